@@ -1,0 +1,5 @@
+//! Routes ksqlDB pull queries to the freshest live replica, from beside each unmodified server.
+//!
+//! The modules stand in the order in which a request meets them: reading this file top to bottom is following a request.
+
+pub mod sql;

@@ -1,0 +1,4 @@
+//! The one integration binary.
+
+mod sql;
+mod sql_properties;
