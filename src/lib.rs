@@ -3,3 +3,4 @@
 //! The modules stand in the order in which a request meets them: reading this file top to bottom is following a request.
 
 pub mod sql;
+pub mod partition;

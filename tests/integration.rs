@@ -1,4 +1,5 @@
 //! The one integration binary.
 
+mod partition;
 mod sql;
 mod sql_properties;
