@@ -4,3 +4,6 @@
 
 pub mod sql;
 pub mod partition;
+pub mod view;
+pub mod route;
+pub mod clock;

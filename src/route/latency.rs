@@ -1,0 +1,61 @@
+//! How long an attempt may take before the next one joins it.
+
+use std::time::Duration;
+
+/// A running estimate of the time to the first body byte, with its variation (Jacobson/Karels, as in RFC 6298).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    smoothed: f64,
+    variation: f64,
+    samples: u32,
+}
+
+impl Latency {
+    /// Takes in one attempt's time; that of one which was overtaken and abandoned counts too, as the least it took.
+    pub fn record(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        if self.samples == 0 {
+            (self.smoothed, self.variation) = (took, took / 2.0);
+        } else {
+            self.variation += 0.25 * ((took - self.smoothed).abs() - self.variation);
+            self.smoothed += 0.125 * (took - self.smoothed);
+        }
+        self.samples = self.samples.saturating_add(1);
+    }
+
+    /// The smoothed time; zero before the first sample.
+    pub fn smoothed(&self) -> Duration {
+        Duration::from_secs_f64(self.smoothed)
+    }
+
+    /// Twice what the estimate allows, within `floor..=ceiling`; `ceiling` before the first sample.
+    ///
+    /// An attempt that exceeds it is not dropped: the next replica is asked beside it.
+    pub fn limit(&self, floor: Duration, ceiling: Duration) -> Duration {
+        if self.samples == 0 {
+            return ceiling;
+        }
+        Duration::from_secs_f64(2.0 * (self.smoothed + 4.0 * self.variation)).clamp(floor, ceiling)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOOR: Duration = Duration::from_millis(100);
+    const CEILING: Duration = Duration::from_secs(2);
+
+    #[test]
+    fn the_limit_follows_what_the_server_can_do() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.limit(FLOOR, CEILING), CEILING);
+        (0..50).for_each(|_| latency.record(Duration::from_millis(2)));
+        assert_eq!(latency.limit(FLOOR, CEILING), FLOOR);
+        (0..50).for_each(|_| latency.record(Duration::from_millis(600)));
+        let slow = latency.limit(FLOOR, CEILING);
+        assert!(slow > Duration::from_millis(1200) && slow <= CEILING, "{slow:?}");
+        (0..200).for_each(|_| latency.record(Duration::from_millis(2)));
+        assert_eq!(latency.limit(FLOOR, CEILING), FLOOR);
+    }
+}

@@ -1,0 +1,112 @@
+//! Which partition a lookup needs.
+
+use crate::partition::Partition;
+use crate::sql::{Class, Literal, Statement};
+use crate::view::{ClusterView, TableView};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A lookup whose partition is known.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// The table.
+    pub table: Arc<TableView>,
+    /// The partition of the key.
+    pub partition: Partition,
+}
+
+/// Why a statement is left to the server's own routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PassReason {
+    /// Its class is not a single-key lookup.
+    NotALookup,
+    /// `/ksql` has not been read yet.
+    CatalogueUnknown,
+    /// The table is in no catalogue.
+    UnknownTable,
+    /// The source is a stream, not materialised, or not fully described.
+    NotRoutable,
+    /// The columns compared are not exactly the key's.
+    NotTheKey,
+    /// The bytes of the key cannot be computed with certainty.
+    KeyNotComputable,
+    /// No server holds the table, or all are too old to be pinned.
+    NoReplica,
+    /// The client routes for itself (`request.ksql.query.pull.*` properties).
+    ClientPinned,
+    /// The body is too large or not understood.
+    NotUnderstood,
+}
+
+impl PassReason {
+    /// Every reason, for the metric.
+    pub const ALL: [PassReason; 9] = [
+        PassReason::NotALookup,
+        PassReason::CatalogueUnknown,
+        PassReason::UnknownTable,
+        PassReason::NotRoutable,
+        PassReason::NotTheKey,
+        PassReason::KeyNotComputable,
+        PassReason::NoReplica,
+        PassReason::ClientPinned,
+        PassReason::NotUnderstood,
+    ];
+
+    /// The label in metrics, access records and explanations.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PassReason::NotALookup => "not_a_lookup",
+            PassReason::CatalogueUnknown => "catalogue_unknown",
+            PassReason::UnknownTable => "unknown_table",
+            PassReason::NotRoutable => "not_routable",
+            PassReason::NotTheKey => "not_the_key",
+            PassReason::KeyNotComputable => "key_not_computable",
+            PassReason::NoReplica => "no_replica",
+            PassReason::ClientPinned => "client_pinned",
+            PassReason::NotUnderstood => "not_understood",
+        }
+    }
+}
+
+/// Finds the table and partition of a single-key lookup.
+///
+/// # Errors
+/// The reason why the statement must be routed by the server itself.
+pub fn locate(statement: &Statement<'_>, view: &ClusterView) -> Result<Located, PassReason> {
+    if !matches!(statement.class, Class::Lookup | Class::LookupMultiColumn) {
+        return Err(PassReason::NotALookup);
+    }
+    let source = statement.source.ok_or(PassReason::NotALookup)?.metastore();
+    let Some(table) = view.tables.get(source.as_ref()) else {
+        return Err(match (view.catalogue_known, view.passed_through.contains_key(source.as_ref())) {
+            (false, _) => PassReason::CatalogueUnknown,
+            (true, true) => PassReason::NotRoutable,
+            (true, false) => PassReason::UnknownTable,
+        });
+    };
+    let literals = key_literals(statement, table)?;
+    let info = &table.info;
+    let partition = info.key.partition(&literals, info.partitions).map_err(|_| PassReason::KeyNotComputable)?;
+    Ok(Located { table: Arc::clone(table), partition })
+}
+
+/// The literals in the order of the key's columns, if each column is compared exactly once and nothing else is.
+fn key_literals<'s, 'a>(
+    statement: &'s Statement<'a>,
+    table: &TableView,
+) -> Result<SmallVec<[&'s Literal<'a>; 2]>, PassReason> {
+    let columns = &table.info.key.columns;
+    if statement.keys.len() != columns.len() || (!statement.windows.is_empty() && !table.info.windowed) {
+        return Err(PassReason::NotTheKey);
+    }
+    columns
+        .iter()
+        .map(|column| {
+            let mut of_column = statement.keys.iter().filter(|c| c.column.metastore().as_ref() == column.name);
+            match (of_column.next(), of_column.next()) {
+                (Some(condition), None) => Ok(&condition.literal),
+                _ => Err(PassReason::NotTheKey),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,22 @@
+//! Statement + view -> plan. Pure, and the heart of the product.
+//!
+//! [`locate`] finds the one partition that a lookup needs, [`plan`] orders its replicas and gives every host that is not
+//! asked its reason, [`verdict`] reads what an attempt brought back.
+
+mod absence;
+mod budget;
+mod latency;
+mod locate;
+mod native;
+mod plan;
+mod traffic;
+mod verdict;
+
+pub use absence::{Key, Rows, any_key, first_at_or_after, together, windows_of};
+pub use budget::Budget;
+pub use latency::Latency;
+pub use locate::{Located, PassReason, locate};
+pub use native::native_order;
+pub use plan::{Candidate, Options, Plan, Preference, Rejected, Rejection, plan};
+pub use traffic::{HostTraffic, Traffic};
+pub use verdict::{Retry, Verdict, read_error, read_error_row};

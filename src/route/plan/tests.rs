@@ -1,0 +1,172 @@
+use super::*;
+use crate::route::HostTraffic;
+use crate::view::{Position, ServerVersion, TableView, test_table};
+use std::sync::Arc;
+
+const NOW: Moment = Moment::from_millis(60_000);
+
+/// `active 100/100`, `standby 90/100 young`, `standby -`: role, current/end, and whether it is unsettled.
+fn replica(host: HostIndex, text: &str) -> ReplicaView {
+    let mut words = text.split(' ');
+    let role = match words.next() {
+        Some("active") => Role::Active,
+        Some("standby") => Role::Standby,
+        _ => Role::Unplaced,
+    };
+    let position = words.next().and_then(|word| word.split_once('/')).map(|(current, end)| Position {
+        current: current.parse().expect("a number"),
+        end: end.parse().expect("a number"),
+    });
+    let flags: Vec<&str> = words.collect();
+    let old = flags.contains(&"old");
+    ReplicaView {
+        host,
+        role,
+        agreed: role == Role::Active && !flags.contains(&"disputed"),
+        position,
+        reported: position.map(|_| if old { Moment::from_millis(1_000) } else { Moment::from_millis(59_500) }),
+        settled: !flags.contains(&"young"),
+    }
+}
+
+fn view(states: &[HostState]) -> ClusterView {
+    let hosts = states.iter().enumerate().map(|(index, state)| HostView {
+        name: format!("h{index}").into(),
+        url: format!("http://h{index}").into(),
+        state: *state,
+        since: Moment::EPOCH,
+        last_ok: Some(Moment::from_millis(59_900)),
+        version: ServerVersion::parse("0.29.0"),
+        incarnation: None,
+        local: index == 0,
+    });
+    ClusterView {
+        hosts: hosts.collect(),
+        catalogue_known: true,
+        lag_reporting: true,
+        standby_reads: Some(true),
+        max_report_age: Duration::from_secs(15),
+        ..ClusterView::default()
+    }
+}
+
+fn located(replicas: &[&str], interval_writes: i64) -> Located {
+    let replicas: smallvec::SmallVec<[ReplicaView; 3]> =
+        replicas.iter().enumerate().map(|(host, text)| replica(host as HostIndex, text)).collect();
+    let end = replicas.iter().filter_map(|replica| replica.position).map(|position| position.end).max();
+    let slot = SlotView { replicas, end, interval_writes };
+    let table = TableView { info: Arc::new(test_table("T", "CTAS_T_1", 1)), slots: vec![slot] };
+    Located { table: Arc::new(table), partition: 0 }
+}
+
+/// The plan in words: `h1 caught_up_active, h0 freshest | h2 dead`.
+fn words(plan: &Plan) -> String {
+    let candidates: Vec<String> =
+        plan.candidates.iter().map(|c| format!("h{} {}", c.host, c.preference.as_str())).collect();
+    let rejected: Vec<String> = plan.rejected.iter().map(|r| format!("h{} {}", r.host, r.reason.as_str())).collect();
+    format!("{} | {}", candidates.join(", "), rejected.join(", "))
+}
+
+fn planned(replicas: &[&str]) -> String {
+    let states = vec![HostState::Live; replicas.len()];
+    words(&plan(&located(replicas, 0), &Options::default(), &view(&states), &Traffic::default(), NOW))
+}
+
+#[test]
+fn the_freshest_replica_comes_first() {
+    for (replicas, expected) in [
+        (&["standby 100/100", "active 100/100"][..], "h1 caught_up_active, h0 freshest | "),
+        (&["standby 100/100", "active 60/100"], "h0 freshest, h1 behind | "),
+        (&["standby 100/100", "active 90/100 young"], "h0 freshest, h1 unsettled | "),
+        (&["standby 100/100", "active 100/100 young"], "h0 freshest, h1 unsettled | "),
+        (&["standby 100/100", "active 100/100 disputed"], "h0 freshest, h1 freshest | "),
+        (&["active -", "standby 100/150", "standby 140/150"], "h2 freshest, h1 behind, h0 no_lag_entry | "),
+        (&["standby 100/100", "standby 140/150"], "h1 freshest, h0 behind | "),
+        (&["standby 100/100 old", "active 100/100 old"], "h1 lag_unknown, h0 lag_unknown | "),
+        (&["unplaced 100/100", "standby 90/100"], "h0 freshest, h1 behind | "),
+    ] {
+        assert_eq!(planned(replicas), expected, "{replicas:?}");
+    }
+}
+
+#[test]
+fn unfit_hosts_are_rejected_and_asked_only_when_nobody_else_is_left() {
+    let located = located(&["active 100/100", "standby 90/100", "standby 80/100"], 0);
+    let run =
+        |states: &[HostState]| words(&plan(&located, &Options::default(), &view(states), &Traffic::default(), NOW));
+    use HostState::*;
+    assert_eq!(run(&[Dead, Live, Live]), "h1 freshest, h2 behind | h0 dead");
+    assert_eq!(run(&[Closing, Starting, Live]), "h2 freshest | h0 closing, h1 starting");
+    assert_eq!(
+        run(&[Dead, Closing, Dead]),
+        "h0 last_resort, h1 last_resort, h2 last_resort | h0 dead, h1 closing, h2 dead"
+    );
+}
+
+#[test]
+fn a_bound_is_kept_or_refused_never_relaxed() {
+    let bound = |replicas: &[&str], states: &[HostState], lag| {
+        let options = Options { max_offset_lag: Some(lag) };
+        let plan = plan(&located(replicas, 0), &options, &view(states), &Traffic::default(), NOW);
+        assert!(!plan.native, "the servers' own routing would not keep the bound");
+        words(&plan)
+    };
+    use HostState::*;
+    let replicas = ["active 100/100", "standby 90/100", "standby -", "standby 95/100 old"];
+    assert_eq!(bound(&replicas, &[Live; 4], 5), "h0 caught_up_active | h1 over_bound, h2 lag_unknown, h3 lag_unknown");
+    assert_eq!(
+        bound(&replicas, &[Dead, Live, Live, Live], 9),
+        " | h0 dead, h1 over_bound, h2 lag_unknown, h3 lag_unknown"
+    );
+    assert_eq!(
+        bound(&replicas, &[Dead, Live, Live, Live], 10),
+        "h1 freshest | h0 dead, h2 lag_unknown, h3 lag_unknown"
+    );
+}
+
+#[test]
+fn a_tie_stays_with_the_host_that_answered_last_then_the_local_then_the_fastest() {
+    let tied = located(&["standby 98/100", "standby 100/100", "standby 99/100"], 3);
+    let states = [HostState::Live; 3];
+    let latency = |millis| HostTraffic { latency: Duration::from_millis(millis), ..HostTraffic::default() };
+    let mut traffic = Traffic { hosts: smallvec::smallvec![latency(9), latency(5), latency(1)], last_served: Some(1) };
+    let run = |traffic: &Traffic| words(&plan(&tied, &Options::default(), &view(&states), traffic, NOW));
+    assert_eq!(run(&traffic), "h1 freshest, h0 freshest, h2 freshest | ");
+    traffic.last_served = None;
+    assert_eq!(run(&traffic), "h0 freshest, h2 freshest, h1 freshest | ");
+    let apart = located(&["standby 96/100", "standby 100/100", "standby 99/100"], 3);
+    traffic.last_served = Some(0);
+    let plan = plan(&apart, &Options::default(), &view(&states), &traffic, NOW);
+    assert_eq!(words(&plan), "h2 freshest, h1 freshest, h0 behind | ", "a real difference is no tie");
+}
+
+#[test]
+fn what_requests_met_counts_until_a_later_probe_or_the_end_of_its_time() {
+    let both = located(&["active 100/100", "standby 100/100"], 0);
+    let states = [HostState::Live; 2];
+    let run = |first: HostTraffic| {
+        let traffic = Traffic { hosts: smallvec::smallvec![first], last_served: None };
+        words(&plan(&both, &Options::default(), &view(&states), &traffic, NOW))
+    };
+    let at = |millis| Some(Moment::from_millis(millis));
+    let broken = |millis| HostTraffic { broken_at: at(millis), ..HostTraffic::default() };
+    let shunned = |millis| HostTraffic { shunned_until: at(millis), ..HostTraffic::default() };
+    let (usual, avoided) = ("h0 caught_up_active, h1 freshest | ", "h1 freshest, h0 shunned | ");
+    assert_eq!(run(broken(59_950)), avoided);
+    assert_eq!(run(broken(59_800)), usual, "a probe sent later was answered");
+    assert_eq!(run(shunned(60_001)), avoided);
+    assert_eq!(run(shunned(60_000)), usual);
+}
+
+#[test]
+fn without_lag_reports_the_active_is_asked_first_and_standbys_only_if_they_answer() {
+    let placed = located(&["standby -", "active -"], 0);
+    let mut view = view(&[HostState::Live; 2]);
+    view.lag_reporting = false;
+    let run = |view: &ClusterView| words(&plan(&placed, &Options::default(), view, &Traffic::default(), NOW));
+    assert_eq!(run(&view), "h1 lag_unknown, h0 lag_unknown | ");
+    view.standby_reads = Some(false);
+    assert_eq!(run(&view), "h1 lag_unknown | h0 standby_reads_off");
+    view.hosts[1].version = ServerVersion::parse("0.13.0");
+    assert_eq!(run(&view), " | h0 standby_reads_off, h1 cannot_pin");
+}

@@ -1,0 +1,34 @@
+//! What requests themselves have learned, as one plan sees it.
+
+use crate::view::{HostIndex, Moment};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// What requests have learned about one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostTraffic {
+    /// Attempts under way.
+    pub in_flight: u32,
+    /// Smoothed time to the first body byte; zero before the first answer.
+    pub latency: Duration,
+    /// When a connection to it was last refused or broke before an answer.
+    pub broken_at: Option<Moment>,
+    /// Until when it is asked last: it said that it is closing, or attempts are overdue and none was answered since.
+    pub shunned_until: Option<Moment>,
+}
+
+/// A snapshot of what requests have learned, for one partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// By [`HostIndex`]; a host not listed has no history.
+    pub hosts: SmallVec<[HostTraffic; 4]>,
+    /// Who answered for this partition last.
+    pub last_served: Option<HostIndex>,
+}
+
+impl Traffic {
+    /// What is known of a host.
+    pub fn host(&self, index: HostIndex) -> HostTraffic {
+        self.hosts.get(usize::from(index)).copied().unwrap_or_default()
+    }
+}

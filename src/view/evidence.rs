@@ -1,0 +1,331 @@
+//! Folds what arrives into what is believed.
+
+use super::placement::{Agreement, Placement, agree};
+use super::report::Reports;
+use super::{
+    Catalogue, ClusterStatus, ClusterView, HostIndex, HostName, HostState, HostView, Interval, Liveness,
+    LivenessSettings, Moment, Probe, ReplicaView, Role, ServerVersion, SlotView, TableInfo, TableView,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A server that this sidecar is to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSpec {
+    /// Its name in `/clusterStatus`.
+    pub name: HostName,
+    /// Where it is dialled.
+    pub url: Arc<str>,
+    /// Whether this sidecar runs beside it.
+    pub local: bool,
+}
+
+/// What the fold needs of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When a server is dead.
+    pub liveness: LivenessSettings,
+    /// Longest age at which a lag report is believed.
+    pub max_report_age: Duration,
+}
+
+/// One server's answer to `/clusterStatus`.
+#[derive(Clone, Debug)]
+pub struct Observation<'a> {
+    /// The name of the server that answered.
+    pub asked: &'a str,
+    /// What it said.
+    pub status: &'a ClusterStatus<'a>,
+    /// When it answered, on this sidecar's clock.
+    pub made: Interval,
+    /// Age at `made.to` of the asked server's own lag report, by the clock of its machine; `None` if nobody who shares
+    /// that clock told it.
+    pub own_report_age: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+struct Host {
+    spec: HostSpec,
+    liveness: Liveness,
+    version: Option<ServerVersion>,
+    incarnation: Option<i64>,
+    /// Its own placement shows nothing although others place partitions there.
+    closing: bool,
+    reports: Reports,
+    placement: Option<Placement>,
+}
+
+/// Everything this sidecar knows, in the form in which it arrives.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    settings: Settings,
+    catalogue: Option<Arc<Catalogue>>,
+    standby_reads: Option<bool>,
+    hosts: Vec<Host>,
+    unroutable: BTreeSet<String>,
+}
+
+impl Evidence {
+    /// Nothing known yet.
+    pub fn new(settings: Settings) -> Self {
+        Evidence { settings, catalogue: None, standby_reads: None, hosts: Vec::new(), unroutable: BTreeSet::new() }
+    }
+
+    /// Sets the servers to know; those already known keep what is known of them.
+    pub fn set_hosts(&mut self, specs: &[HostSpec], now: Moment) {
+        let mut before = std::mem::take(&mut self.hosts);
+        for spec in specs {
+            let host = match before.iter().position(|host| host.spec.name == spec.name) {
+                Some(index) => Host { spec: spec.clone(), ..before.swap_remove(index) },
+                None => Host::new(spec.clone(), now),
+            };
+            self.unroutable.remove(&*spec.name);
+            self.hosts.push(host);
+        }
+    }
+
+    /// Sets what `/ksql` told.
+    pub fn set_catalogue(&mut self, catalogue: Arc<Catalogue>) {
+        self.catalogue = Some(catalogue);
+    }
+
+    /// Sets whether standbys answer pull queries.
+    pub fn set_standby_reads(&mut self, standby_reads: Option<bool>) {
+        self.standby_reads = standby_reads;
+    }
+
+    /// Sets a server's version.
+    pub fn set_version(&mut self, host: &str, version: ServerVersion) {
+        if let Some(host) = self.host_mut(host) {
+            host.version = Some(version);
+        }
+    }
+
+    /// Takes in a probe; returns the state before and after if it changed.
+    pub fn probe(&mut self, host: &str, probe: Probe, sent: Moment, now: Moment) -> Option<(HostState, HostState)> {
+        let settings = self.settings.liveness;
+        let host = self.host_mut(host)?;
+        let before = host.liveness.probe(probe, sent, now, &settings)?;
+        let after = host.liveness.state();
+        if after == HostState::Live && before != HostState::Unknown {
+            host.reports.revive();
+            host.closing = false;
+        }
+        Some((before, after))
+    }
+
+    /// When `host` was last heard from by a probe.
+    pub fn last_heard(&self, host: &str) -> Option<Moment> {
+        self.hosts.iter().find(|h| *h.spec.name == *host)?.liveness.last_heard()
+    }
+
+    /// Names in the own server's `/clusterStatus` that are no known server: ghosts, or servers not yet discovered.
+    pub fn unroutable(&self) -> &BTreeSet<String> {
+        &self.unroutable
+    }
+
+    /// Takes in one answer to `/clusterStatus`.
+    pub fn observe(&mut self, observation: &Observation<'_>) {
+        let catalogue = self.catalogue.clone().unwrap_or_default();
+        let mut placement = Placement { at: observation.made.to, by_query: HashMap::new() };
+        let own = self.hosts.iter().any(|host| host.spec.local && *host.spec.name == *observation.asked);
+        if own {
+            self.unroutable.clear();
+        }
+        for (name, status) in &observation.status.hosts.0 {
+            let name: &str = name;
+            let Some(host) = self.host_mut(name) else {
+                if own {
+                    self.unroutable.insert(name.to_owned());
+                }
+                continue;
+            };
+            if name == observation.asked {
+                host.recognise(status.last_status_update_ms);
+            }
+            for (query_id, of_query) in &status.active_standby_per_query.0 {
+                if let Some(table) = catalogue.tables.iter().find(|table| table.query_id == **query_id) {
+                    placement.enter(&host.spec.name, table, of_query);
+                }
+            }
+            if status.host_alive {
+                let age = observation.own_report_age.filter(|_| name == observation.asked).unwrap_or_default();
+                host.reports.accept(&status.host_store_lags, &catalogue.tables, observation.made.to.back(age));
+            }
+        }
+        self.replace_placement(observation.asked, placement);
+    }
+
+    /// Replaces the asked server's view, distrusts slots whose role flipped, and recognises a closing server.
+    fn replace_placement(&mut self, asked: &str, placement: Placement) {
+        let horizon = placement.at.back(self.settings.max_report_age);
+        let placed_elsewhere = self.hosts.iter().any(|host| {
+            let view = host.placement.as_ref().filter(|view| view.at >= horizon);
+            *host.spec.name != *asked
+                && host.liveness.state() == HostState::Live
+                && view.is_some_and(|view| view.places(asked))
+        });
+        if let Some(before) = self.host_mut(asked).and_then(|host| host.placement.take()) {
+            self.distrust_promoted(&before, &placement);
+        }
+        if let Some(host) = self.host_mut(asked) {
+            host.closing = placement.by_query.is_empty() && placed_elsewhere;
+            host.placement = Some(placement);
+        }
+    }
+
+    /// A standby that became active starts anew: it has yet to read the rest of the changelog.
+    ///
+    /// Not so an active that the view has merely found out about: a server that has just started does not know the others.
+    fn distrust_promoted(&mut self, before: &Placement, after: &Placement) {
+        for (query_id, slots) in &after.by_query {
+            for (partition, claims) in slots.iter().enumerate() {
+                let (Some(active), Some(old)) = (&claims.active, before.claims(query_id, partition)) else { continue };
+                let took_over = match &old.active {
+                    Some(former) => former != active,
+                    None => old.standbys.contains(active),
+                };
+                if took_over && let Some(host) = self.host_mut(active) {
+                    host.reports.unsettle(query_id, partition as u32);
+                }
+            }
+        }
+    }
+
+    /// Makes the snapshot of now.
+    pub fn view(&self, now: Moment) -> ClusterView {
+        let catalogue = self.catalogue.clone().unwrap_or_default();
+        let fresh = self.fresh_placements(now);
+        let lag_reporting = self.hosts.iter().any(|host| host.believable(now, &self.settings));
+        ClusterView {
+            made: now,
+            hosts: self.hosts.iter().map(Host::view).collect(),
+            tables: catalogue.tables.iter().map(|info| (info.name.clone(), self.table(info, &fresh, now))).collect(),
+            passed_through: catalogue.passed_through.iter().cloned().collect(),
+            catalogue_known: self.catalogue.is_some(),
+            lag_reporting,
+            standby_reads: self.standby_reads,
+            max_report_age: self.settings.max_report_age,
+        }
+    }
+
+    /// `view` with the servers as they are now and everything else as it was: probes arrive more often than reports.
+    pub fn with_hosts(&self, view: &ClusterView, now: Moment) -> ClusterView {
+        ClusterView { made: now, hosts: self.hosts.iter().map(Host::view).collect(), ..view.clone() }
+    }
+
+    /// The views of servers that are alive, newest first.
+    fn fresh_placements(&self, now: Moment) -> Vec<&Placement> {
+        let horizon = now.back(self.settings.max_report_age);
+        let alive = self.hosts.iter().filter(|host| host.liveness.state() == HostState::Live);
+        let mut fresh: Vec<_> = alive.filter_map(|h| h.placement.as_ref()).filter(|p| p.at >= horizon).collect();
+        fresh.sort_by_key(|placement| std::cmp::Reverse(placement.at));
+        fresh
+    }
+
+    fn table(&self, info: &Arc<TableInfo>, fresh: &[&Placement], now: Moment) -> Arc<TableView> {
+        let query_id: Arc<str> = Arc::from(info.query_id.as_str());
+        let slots = (0..info.partitions.get()).map(|partition| self.slot(&query_id, partition, fresh, now)).collect();
+        Arc::new(TableView { info: Arc::clone(info), slots })
+    }
+
+    fn slot(&self, query_id: &Arc<str>, partition: u32, fresh: &[&Placement], now: Moment) -> SlotView {
+        let agreement = agree(fresh, query_id, partition as usize);
+        let mut slot = SlotView::default();
+        for (index, host) in self.hosts.iter().enumerate() {
+            let index = index as HostIndex;
+            let replica = host.replica(index, query_id, partition, &agreement);
+            let Some(replica) = replica else { continue };
+            if host.believable(now, &self.settings)
+                && let Some(position) = replica.position
+            {
+                slot.end = slot.end.max(Some(position.end));
+                let earlier = host.reports.previous().and_then(|r| r.position(query_id, partition as usize));
+                slot.interval_writes = slot.interval_writes.max(earlier.map_or(0, |e| position.end - e.end));
+            }
+            slot.replicas.push(replica);
+        }
+        if slot.replicas.is_empty() {
+            // every server runs every query: one of them has it, or will in a moment
+            slot.replicas.extend((0..self.hosts.len()).map(|index| ReplicaView::unplaced(index as HostIndex)));
+        }
+        slot
+    }
+
+    fn host_mut(&mut self, name: &str) -> Option<&mut Host> {
+        self.hosts.iter_mut().find(|host| *host.spec.name == *name)
+    }
+}
+
+impl Host {
+    fn new(spec: HostSpec, now: Moment) -> Self {
+        Host {
+            spec,
+            liveness: Liveness::new(now),
+            version: None,
+            incarnation: None,
+            closing: false,
+            reports: Reports::settled(),
+            placement: None,
+        }
+    }
+
+    /// Notes the incarnation of its process; a new one begins its reports anew.
+    fn recognise(&mut self, incarnation: i64) {
+        if self.incarnation.is_some_and(|known| known != incarnation) {
+            self.reports.restart();
+            self.placement = None;
+        }
+        self.incarnation = Some(incarnation);
+    }
+
+    /// Whether its numbers are numbers: it is alive and its report is not too old.
+    fn believable(&self, now: Moment, settings: &Settings) -> bool {
+        self.liveness.state() == HostState::Live
+            && self.reports.newest().is_some_and(|report| now.since(report.made.to) <= settings.max_report_age)
+    }
+
+    fn replica(
+        &self,
+        index: HostIndex,
+        query_id: &Arc<str>,
+        partition: u32,
+        agreement: &Agreement<'_>,
+    ) -> Option<ReplicaView> {
+        let newest = self.reports.newest();
+        let position = newest.and_then(|report| report.position(query_id, partition as usize));
+        let role = agreement.claims.and_then(|claims| claims.role(&self.spec.name));
+        if role.is_none() && position.is_none() {
+            return None;
+        }
+        Some(ReplicaView {
+            host: index,
+            role: role.unwrap_or(Role::Unplaced),
+            agreed: role == Some(Role::Active) && agreement.active_agreed,
+            position,
+            reported: position.and(newest).map(|report| report.made.to),
+            settled: self.reports.is_settled(query_id, partition),
+        })
+    }
+
+    fn view(&self) -> HostView {
+        let state = match self.liveness.state() {
+            HostState::Live if self.closing => HostState::Closing,
+            state => state,
+        };
+        HostView {
+            name: Arc::clone(&self.spec.name),
+            url: Arc::clone(&self.spec.url),
+            state,
+            since: self.liveness.since(),
+            last_ok: self.liveness.last_ok(),
+            version: self.version,
+            incarnation: self.incarnation,
+            local: self.spec.local,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+use super::*;
+use crate::view::test_table;
+use serde_json::{Value, json};
+
+const KEY: &str = "CTAS_T_1#Aggregate-Aggregate-Materialize";
+
+/// Hosts `a` and `b`, alive, with `T` of one partition; times in milliseconds.
+struct Fixture(Evidence);
+
+/// What one answer to `/clusterStatus` says of a host.
+#[derive(Clone, Copy)]
+struct Says<'a> {
+    host: &'a str,
+    incarnation: i64,
+    alive: bool,
+    role: Option<Role>,
+    /// Update time, current and end offset; the key in use.
+    report: Option<(i64, i64, i64)>,
+    key: &'a str,
+}
+
+fn says(host: &str, role: Option<Role>, report: Option<(i64, i64, i64)>) -> Says<'_> {
+    Says { host, incarnation: 1, alive: true, role, report, key: KEY }
+}
+
+fn body(hosts: &[Says<'_>]) -> String {
+    let one = |says: &Says<'_>| {
+        let held = |wanted| if says.role == Some(wanted) { json!([{"topic": "s", "partition": 0}]) } else { json!([]) };
+        let placement =
+            json!({"CTAS_T_1": {"activePartitions": held(Role::Active), "standByPartitions": held(Role::Standby)}});
+        let lags = says.report.map_or(json!({"stateStoreLags": {}, "updateTimeMs": 0}), |(at, current, end)| {
+            let position = json!({"currentOffsetPosition": current, "endOffsetPosition": end});
+            json!({"stateStoreLags": {says.key: {"lagByPartition": {"0": position}}}, "updateTimeMs": at})
+        });
+        let status = json!({"hostAlive": says.alive, "lastStatusUpdateMs": says.incarnation,
+                "activeStandbyPerQuery": if says.role.is_some() { placement } else { json!({}) }, "hostStoreLags": lags});
+        (says.host.to_owned(), status)
+    };
+    let hosts: serde_json::Map<String, Value> = hosts.iter().map(one).collect();
+    json!({ "clusterStatus": hosts }).to_string()
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let liveness = LivenessSettings { missed_threshold: 2, received_threshold: 1, window: Duration::from_secs(2) };
+        let mut evidence = Evidence::new(Settings { liveness, max_report_age: Duration::from_secs(15) });
+        let spec =
+            |name: &str| HostSpec { name: name.into(), url: format!("http://{name}").into(), local: name == "a" };
+        evidence.set_hosts(&[spec("a"), spec("b")], Moment::EPOCH);
+        let tables = vec![Arc::new(test_table("T", "CTAS_T_1", 1))];
+        evidence.set_catalogue(Arc::new(Catalogue { tables, passed_through: Vec::new() }));
+        let mut fixture = Fixture(evidence);
+        fixture.probe("a", Probe::Answered, 0);
+        fixture.probe("b", Probe::Answered, 0);
+        fixture
+    }
+
+    fn probe(&mut self, host: &str, probe: Probe, at: u64) {
+        self.0.probe(host, probe, Moment::from_millis(at), Moment::from_millis(at));
+    }
+
+    fn hears(&mut self, asked: &str, at: u64, hosts: &[Says<'_>]) {
+        let body = body(hosts);
+        let status = ClusterStatus::parse(body.as_bytes()).unwrap();
+        let at = Moment::from_millis(at);
+        let made = Interval { from: at, to: at };
+        self.0.observe(&Observation { asked, status: &status, made, own_report_age: None });
+    }
+
+    fn slot(&self, at: u64) -> SlotView {
+        self.0.view(Moment::from_millis(at)).tables["T"].slots[0].clone()
+    }
+
+    fn replica(&self, host: HostIndex, at: u64) -> Option<ReplicaView> {
+        self.slot(at).replicas.iter().find(|replica| replica.host == host).copied()
+    }
+
+    fn current(&self, host: HostIndex, at: u64) -> Option<i64> {
+        Some(self.replica(host, at)?.position?.current)
+    }
+
+    fn is_settled(&self, host: HostIndex, at: u64) -> bool {
+        self.replica(host, at).expect("a replica").settled
+    }
+}
+
+const ACTIVE: Option<Role> = Some(Role::Active);
+const STANDBY: Option<Role> = Some(Role::Standby);
+
+#[test]
+fn a_new_incarnation_begins_its_reports_anew() {
+    let mut fixture = Fixture::new();
+    fixture.hears("b", 1000, &[says("b", ACTIVE, Some((900, 50, 50)))]);
+    assert!(fixture.replica(1, 1000).unwrap().is_caught_up_active());
+    let restarted = Says { incarnation: 2, ..says("b", ACTIVE, None) };
+    fixture.hears("b", 2000, &[restarted]);
+    assert_eq!(fixture.current(1, 2000), None);
+    fixture.hears("b", 3000, &[Says { report: Some((2900, 50, 50)), ..restarted }]);
+    assert!(!fixture.is_settled(1, 3000));
+    fixture.hears("b", 4000, &[Says { report: Some((3900, 50, 50)), ..restarted }]);
+    assert!(fixture.is_settled(1, 4000));
+}
+
+#[test]
+fn a_paused_host_must_report_twice_again_and_a_report_counts_once() {
+    let mut fixture = Fixture::new();
+    fixture.hears("b", 1000, &[says("b", ACTIVE, Some((900, 50, 50)))]);
+    fixture.probe("b", Probe::Missed, 1200);
+    fixture.probe("b", Probe::Missed, 1400);
+    fixture.probe("b", Probe::Answered, 9000);
+    assert!(!fixture.is_settled(1, 9000));
+    for at in [9100, 9200, 9300] {
+        fixture.hears("b", at, &[says("b", ACTIVE, Some((9050, 50, 50)))]);
+    }
+    assert!(!fixture.is_settled(1, 9300), "the same report three times is one");
+    fixture.hears("b", 10_000, &[says("b", ACTIVE, Some((9950, 90, 90)))]);
+    assert!(fixture.replica(1, 10_000).unwrap().is_caught_up_active());
+}
+
+#[test]
+fn a_position_that_fell_is_not_settled_until_reported_again() {
+    let mut fixture = Fixture::new();
+    for (at, current, settled) in [(1000, 50, true), (2000, 40, false), (3000, 45, true)] {
+        fixture.hears("a", at, &[says("b", STANDBY, Some((at as i64, current, 60)))]);
+        assert_eq!(fixture.is_settled(1, at), settled, "at {at}");
+    }
+}
+
+#[test]
+fn a_promoted_standby_is_not_settled_but_an_active_only_found_out_about_is() {
+    let mut fixture = Fixture::new();
+    let standby = says("b", STANDBY, Some((900, 50, 50)));
+    fixture.hears("a", 1000, &[says("a", ACTIVE, Some((900, 50, 50))), standby]);
+    fixture.hears("b", 1000, &[standby]);
+    fixture.hears("b", 1500, &[says("a", ACTIVE, None), standby]);
+    assert!(fixture.is_settled(0, 1500), "b did not know the active before");
+    fixture.hears("a", 2000, &[says("a", None, None), Says { role: ACTIVE, ..standby }]);
+    assert!(!fixture.is_settled(1, 2000));
+}
+
+#[test]
+fn only_living_hosts_define_the_end() {
+    let mut fixture = Fixture::new();
+    fixture.hears("a", 1000, &[says("a", STANDBY, Some((900, 40, 50))), says("b", ACTIVE, Some((900, 70, 70)))]);
+    assert_eq!(fixture.slot(1000).end, Some(70));
+    fixture.probe("b", Probe::Refused, 1100);
+    assert_eq!(fixture.slot(1100).end, Some(50));
+    assert_eq!(fixture.slot(17_000).end, None, "a report older than the limit is no number");
+}
+
+#[test]
+fn what_is_no_report_is_none() {
+    let mut fixture = Fixture::new();
+    let dead = Says { alive: false, ..says("b", STANDBY, Some((900, 50, 50))) };
+    fixture.hears("a", 1000, &[dead]);
+    assert_eq!(fixture.current(1, 1000), None);
+    fixture.hears("a", 2000, &[says("b", STANDBY, Some((0, 50, 50)))]);
+    assert_eq!(fixture.current(1, 2000), None);
+}
+
+#[test]
+fn both_forms_of_key_are_read() {
+    for key in [KEY, "_confluent-ksql-default_query_CTAS_T_1#Aggregate-Aggregate-Materialize"] {
+        let mut fixture = Fixture::new();
+        fixture.hears("a", 1000, &[Says { key, ..says("b", STANDBY, Some((900, 50, 50))) }]);
+        assert_eq!(fixture.current(1, 1000), Some(50), "{key}");
+    }
+}
+
+#[test]
+fn a_ghost_is_told_apart_and_never_a_replica() {
+    let mut fixture = Fixture::new();
+    fixture.hears("a", 1000, &[says("ghost:1", ACTIVE, Some((900, 99, 99))), says("b", STANDBY, None)]);
+    assert_eq!(fixture.0.unroutable().iter().collect::<Vec<_>>(), ["ghost:1"]);
+    let slot = fixture.slot(1000);
+    assert_eq!((slot.replicas.len(), slot.end), (1, None));
+}
+
+#[test]
+fn an_active_needs_two_views() {
+    let mut fixture = Fixture::new();
+    let reports = (Some((900, 50, 50)), Some((900, 50, 50)));
+    fixture.hears("a", 1000, &[says("a", ACTIVE, reports.0), says("b", STANDBY, reports.1)]);
+    assert!(fixture.replica(0, 1000).unwrap().agreed, "there is no other view");
+    fixture.hears("b", 1100, &[says("a", STANDBY, reports.0), says("b", ACTIVE, reports.1)]);
+    assert!(!fixture.replica(1, 1100).unwrap().agreed && !fixture.replica(0, 1100).unwrap().agreed);
+    fixture.hears("a", 1200, &[says("a", STANDBY, reports.0), says("b", ACTIVE, reports.1)]);
+    assert!(fixture.replica(1, 1200).unwrap().agreed);
+}
+
+#[test]
+fn a_server_without_partitions_that_a_live_one_still_places_there_is_closing() {
+    let mut fixture = Fixture::new();
+    let state = |fixture: &Fixture, at| fixture.0.view(Moment::from_millis(at)).hosts[1].state;
+    fixture.hears("a", 1000, &[says("b", ACTIVE, None)]);
+    fixture.hears("b", 1100, &[says("b", None, None)]);
+    assert_eq!(state(&fixture, 1100), HostState::Closing);
+    fixture.probe("a", Probe::Refused, 1200);
+    fixture.hears("b", 1300, &[says("b", None, None)]);
+    assert_eq!(state(&fixture, 1300), HostState::Live, "what a dead server said last does not count");
+}
+
+#[test]
+fn without_any_placement_every_host_may_hold_everything() {
+    let mut fixture = Fixture::new();
+    let replica = fixture.replica(1, 500).expect("b may hold it");
+    assert_eq!((replica.role, replica.position, replica.agreed), (Role::Unplaced, None, false));
+    assert_eq!(fixture.slot(500).replicas.len(), 2);
+    fixture.hears("a", 1000, &[says("a", ACTIVE, None)]);
+    assert_eq!(fixture.replica(1, 1000), None);
+}
+
+#[test]
+fn probes_alone_change_the_servers_and_nothing_else() {
+    let mut fixture = Fixture::new();
+    fixture.hears("a", 1000, &[says("b", ACTIVE, Some((900, 50, 50)))]);
+    let before = fixture.0.view(Moment::from_millis(1000));
+    fixture.probe("b", Probe::Answered, 1500);
+    let after = fixture.0.with_hosts(&before, Moment::from_millis(1500));
+    assert_eq!(after.hosts[1].last_ok, Some(Moment::from_millis(1500)));
+    assert!(Arc::ptr_eq(&before.tables["T"], &after.tables["T"]));
+}

@@ -1,0 +1,70 @@
+//! Servers: names, addresses, states.
+
+use super::{Moment, ServerVersion};
+use std::fmt;
+use std::sync::Arc;
+
+/// A server's name in `/clusterStatus`: `host:port` of its `application.server`.
+pub type HostName = Arc<str>;
+
+/// A server's place in [`ClusterView::hosts`](super::ClusterView::hosts) of one snapshot.
+pub type HostIndex = u16;
+
+/// What this sidecar itself has found out about a server; nobody else's word enters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostState {
+    /// Not yet heard from; tried after every live server.
+    Unknown,
+    /// Answers over HTTP.
+    Live,
+    /// Answers, but with 503: it is starting or has been told to terminate.
+    Starting,
+    /// Its own `/clusterStatus` or answers show that it is shutting down.
+    Closing,
+    /// Missed the configured number of probes, or refuses connections.
+    Dead,
+}
+
+impl HostState {
+    /// Every state, in the order of the gauge's labels.
+    pub const ALL: [HostState; 5] =
+        [HostState::Unknown, HostState::Live, HostState::Starting, HostState::Closing, HostState::Dead];
+
+    /// The label in metrics, logs and explanations.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HostState::Unknown => "unknown",
+            HostState::Live => "live",
+            HostState::Starting => "starting",
+            HostState::Closing => "closing",
+            HostState::Dead => "dead",
+        }
+    }
+}
+
+impl fmt::Display for HostState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A server as one snapshot sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostView {
+    /// Its name in `/clusterStatus`.
+    pub name: HostName,
+    /// Where it is dialled: scheme, host and port, no path.
+    pub url: Arc<str>,
+    /// Its state.
+    pub state: HostState,
+    /// Since when it has been in this state.
+    pub since: Moment,
+    /// When the newest probe that succeeded was sent; what traffic learned before it is out of date.
+    pub last_ok: Option<Moment>,
+    /// Its version, once `GET /info` told it.
+    pub version: Option<ServerVersion>,
+    /// Tells one life of its process from the next: its own `lastStatusUpdateMs`.
+    pub incarnation: Option<i64>,
+    /// Whether this sidecar runs beside it.
+    pub local: bool,
+}

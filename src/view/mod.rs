@@ -1,0 +1,34 @@
+//! What the sidecar believes about the cluster. Pure: time is an argument.
+//!
+//! [`Evidence`] folds what arrives (answers to `/clusterStatus`, probe results, the catalogue) and makes a
+//! [`ClusterView`], an immutable snapshot. `control` owns the one `Evidence` and publishes; everyone else reads snapshots.
+
+mod evidence;
+mod host;
+mod liveness;
+mod peer;
+mod placement;
+mod published;
+mod report;
+mod snapshot;
+mod status;
+mod table;
+mod time;
+mod version;
+
+pub use evidence::{Evidence, HostSpec, Observation, Settings};
+pub use host::{HostIndex, HostName, HostState, HostView};
+pub use liveness::{Liveness, LivenessSettings, Probe};
+pub use peer::{Ask, Heartbeat, MESSAGE_VERSION, PeerLag};
+pub use placement::Role;
+pub use published::{OwnObservation, Published};
+pub use snapshot::{ClusterView, ReplicaView, SlotView, TableView};
+pub use status::{
+    ClusterStatus, HostStatus, HostStoreLags, Members, Position, QueryPlacement, StoreLags, Text, TopicPartition,
+};
+pub use table::{Catalogue, TableInfo};
+pub use time::{Interval, Moment};
+pub use version::ServerVersion;
+
+#[cfg(test)]
+pub(crate) use table::tests::table as test_table;

@@ -1,0 +1,53 @@
+//! What sidecars tell each other, and what requests ask of the control loops.
+//!
+//! Messages are JSON, carry the version of their form, and are read leniently: unknown members are ignored, so that
+//! neighbouring releases understand each other. Times travel as ages, never as clock readings.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The version of these messages.
+pub const MESSAGE_VERSION: u32 = 1;
+
+/// `POST /heartbeat`, and the answer to it: who is here, and how its server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// [`MESSAGE_VERSION`].
+    pub version: u32,
+    /// The sending sidecar's incarnation, new after each start.
+    pub incarnation: String,
+    /// The name of its server in `/clusterStatus`; empty while it does not know it.
+    pub server: String,
+    /// Its server's state as it sees it, one of the labels of [`HostState`](super::HostState).
+    pub state: String,
+}
+
+/// The answer to `GET /lag`: what the own server last said to `GET /clusterStatus`, with ages.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PeerLag<'a> {
+    /// [`MESSAGE_VERSION`].
+    pub version: u32,
+    /// The name of the server.
+    pub server: String,
+    /// How long ago its answer arrived, milliseconds.
+    pub age_ms: u64,
+    /// How long that exchange took, milliseconds.
+    pub took_ms: u64,
+    /// Age of the server's own lag report when its answer arrived, by the clock that both share, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_age_ms: Option<u64>,
+    /// The answer, as it came.
+    #[serde(borrow)]
+    pub cluster_status: &'a RawValue,
+}
+
+/// What a request or a peer asks of the control loops; sent without waiting, dropped if they are behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A table that the catalogue does not know, or that a server unexpectedly calls not queryable.
+    RefreshCatalogue,
+    /// A server that refused or broke a connection, by name: probe it now.
+    Probe(String),
+    /// What a peer's heartbeat said.
+    Heard(Heartbeat),
+}
