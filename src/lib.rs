@@ -2,6 +2,7 @@
 //!
 //! The modules stand in the order in which a request meets them: reading this file top to bottom is following a request.
 
+pub mod http;
 pub mod sql;
 pub mod partition;
 pub mod view;

@@ -1,5 +1,6 @@
 //! The one integration binary.
 
+mod http;
 mod partition;
 mod replay;
 mod sql;
