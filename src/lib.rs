@@ -7,4 +7,5 @@ pub mod sql;
 pub mod partition;
 pub mod view;
 pub mod route;
+pub mod emulator;
 pub mod clock;

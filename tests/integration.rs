@@ -1,5 +1,6 @@
 //! The one integration binary.
 
+mod emulator;
 mod http;
 mod partition;
 mod replay;
