@@ -2,10 +2,13 @@
 //!
 //! The modules stand in the order in which a request meets them: reading this file top to bottom is following a request.
 
+pub mod config;
 pub mod http;
 pub mod sql;
 pub mod partition;
 pub mod view;
 pub mod route;
+pub mod telemetry;
 pub mod emulator;
 pub mod clock;
+pub mod error;

@@ -1,0 +1,15 @@
+//! Metrics, logs and access records. Uses nothing else of the crate.
+
+mod access;
+mod family;
+mod hosts;
+mod log;
+mod metrics;
+mod state;
+
+pub use access::AccessRecord;
+pub use family::{Family, MetricSpec};
+pub use hosts::HostMetrics;
+pub use log::{InitError, LogOptions, init, subscriber};
+pub use metrics::{METRICS, Metrics};
+pub use state::{LoopHealth, OnChange};
