@@ -8,6 +8,7 @@ pub mod sql;
 pub mod partition;
 pub mod view;
 pub mod route;
+pub mod proxy;
 pub mod telemetry;
 pub mod emulator;
 pub mod clock;

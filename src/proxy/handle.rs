@@ -1,0 +1,131 @@
+//! One request from its arrival to its answer.
+
+use super::forward::Outgoing;
+use super::lookup::Lookup;
+use super::record::Record;
+use super::reply::{self, Served};
+use super::request::{Head, Inbound, QueryRequest};
+use super::trail::Trail;
+use super::{Endpoint, Proxy};
+use crate::error::ProxyError;
+use crate::http::{Body, ConnectionInfo, Handler, Pool, tunnel};
+use crate::route::{PassReason, locate};
+use crate::sql::{Class, classify};
+use crate::view::Ask;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use std::sync::{Arc, PoisonError};
+
+impl Handler for Proxy {
+    async fn handle(&self, request: Request<Body>, connection: ConnectionInfo) -> Response<Body> {
+        let mut record = Record::begin(&request, connection.peer(), Arc::clone(&self.metrics));
+        let response = match self.answer(request, &connection, &mut record).await {
+            Ok((mut response, served)) => {
+                if self.settings.headers {
+                    reply::decorate(&mut response, &served, record.attempts);
+                }
+                record.served_by = Some(served.host);
+                record.lag = served.candidate.and_then(|candidate| candidate.lag);
+                record.age = served.candidate.and_then(|candidate| candidate.age);
+                response
+            }
+            Err(error) => {
+                record.refused = Some(error.label());
+                reply::error(&error)
+            }
+        };
+        record.finish(response)
+    }
+}
+
+/// The rarer ways are boxed, so that the future of a lookup stays small: it is moved and allocated with every request.
+impl Proxy {
+    async fn answer(
+        &self,
+        request: Request<Body>,
+        connection: &ConnectionInfo,
+        record: &mut Record,
+    ) -> Result<(Response<Body>, Served), ProxyError> {
+        if tunnel::is_asked_by(&request) {
+            return Box::pin(self.websocket(request, connection)).await;
+        }
+        if self.is_internal(&request) {
+            return Err(ProxyError::InternalEndpoint);
+        }
+        let inbound = Inbound::read(request, self.settings.max_inspected_body).await;
+        match inbound.map_err(|error| ProxyError::RequestBody(error.to_string()))? {
+            Inbound::Query(query) => self.query(*query, connection, record).await,
+            Inbound::Held(head, body) if head.path() == "/close-query" => Box::pin(self.close_query(&head, body)).await,
+            Inbound::Held(head, body) => {
+                let pool = pool_of(&head);
+                Box::pin(self.forward(&head, Outgoing::Held(body), pool)).await
+            }
+            Inbound::Streaming(head, body) => {
+                Box::pin(self.forward(&head, Outgoing::Streaming(body), Pool::Stream)).await
+            }
+        }
+    }
+
+    /// Whether only servers may ask this: they come here only if the local server advertises this port as its listener.
+    fn is_internal(&self, request: &Request<Body>) -> bool {
+        if request.method() != Method::POST || !matches!(request.uri().path(), "/heartbeat" | "/lag") {
+            return false;
+        }
+        let view = self.published.load();
+        let advertised = view.local().and_then(|(_, host)| host.name.rsplit(':').next()?.parse::<u16>().ok());
+        advertised != Some(self.settings.client_port)
+    }
+
+    /// Sends a query the way that its statement allows.
+    async fn query(
+        &self,
+        request: QueryRequest,
+        connection: &ConnectionInfo,
+        record: &mut Record,
+    ) -> Result<(Response<Body>, Served), ProxyError> {
+        let statement = classify(request.envelope.sql());
+        record.class = statement.class.as_str();
+        match statement.class {
+            Class::Push => {
+                return Box::pin(self.push(&request.head, request.envelope.body().clone(), connection)).await;
+            }
+            Class::Other | Class::Unsure => return self.untouched(&request, Pool::Stream).await,
+            Class::Lookup | Class::LookupMany | Class::LookupMultiColumn | Class::Pull => {}
+        }
+        if request.envelope.client_pinned() {
+            self.metrics.passed_through.with([PassReason::ClientPinned.as_str()]).inc();
+            return self.untouched(&request, Pool::Pull).await;
+        }
+        let view = self.published.load();
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
+        let mut trail = Trail::new(view.hosts.len(), Arc::clone(&self.metrics));
+        let answered = match locate(&statement, &view) {
+            Ok(located) => {
+                record.table = Some((Arc::from(located.table.info.name.as_str()), located.partition));
+                self.lookup(Lookup::new(self, &request, &statement, located), &mut trail).await
+            }
+            Err(reason) => {
+                self.metrics.passed_through.with([reason.as_str()]).inc();
+                if matches!(reason, PassReason::UnknownTable) {
+                    self.ask(Ask::RefreshCatalogue);
+                }
+                Box::pin(self.pull(&request, &mut trail)).await
+            }
+        };
+        record.attempts = trail.attempts();
+        answered.map(|(answer, served)| (answer.into_response(), served))
+    }
+
+    async fn untouched(&self, request: &QueryRequest, pool: Pool) -> Result<(Response<Body>, Served), ProxyError> {
+        let body: Bytes = request.envelope.body().clone();
+        Box::pin(self.forward(&request.head, Outgoing::Held(body), pool)).await
+    }
+}
+
+/// What was not understood on a query endpoint may be a push query.
+fn pool_of(head: &Head) -> Pool {
+    match Endpoint::of(head.path()) {
+        Some(_) => Pool::Stream,
+        None => Pool::Pull,
+    }
+}

@@ -1,0 +1,134 @@
+//! What requests learn about servers: latency, load, and the failures that the next plan must know at once.
+
+use crate::http::{HttpClient, Target, Upstream};
+use crate::route::{HostTraffic, Latency, Traffic};
+use crate::view::{ClusterView, HostName, HostView, Moment};
+use dashmap::DashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a server that said it is closing, or whose attempts are overdue, is asked last.
+///
+/// Each further sign renews it; after it one request finds out, at the cost of one attempt.
+const SHUNNED: Duration = Duration::from_secs(1);
+
+/// Overdue attempts without an answer between them that make a server suspect: one may be a slow row or a collection
+/// pause, two in a row are the server's.
+const OVERDUE: u32 = 2;
+
+/// One server as requests know it.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// Its name in `/clusterStatus`.
+    pub name: HostName,
+    /// The connections to it.
+    pub upstream: Arc<Upstream>,
+    url: Arc<str>,
+    in_flight: AtomicU32,
+    latency: Mutex<Latency>,
+    /// Milliseconds since the clock's epoch, plus one; zero: never.
+    broken_at: AtomicU64,
+    /// In the same form.
+    shunned_until: AtomicU64,
+    overdue: AtomicU32,
+}
+
+/// All servers that requests have met.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    client: HttpClient,
+    known: DashMap<HostName, Arc<Host>>,
+}
+
+impl Hosts {
+    pub fn new(client: HttpClient) -> Self {
+        Hosts { client, known: DashMap::new() }
+    }
+
+    /// The server's entry, made at its first use; `None` if its address is none that can be dialled.
+    pub fn get(&self, view: &HostView) -> Option<Arc<Host>> {
+        if let Some(host) = self.known.get(&view.name).filter(|host| host.url == view.url) {
+            return Some(Arc::clone(&host));
+        }
+        let target: Target = view.url.parse().ok()?;
+        let host = Arc::new(Host {
+            name: Arc::clone(&view.name),
+            upstream: self.client.upstream(&target),
+            url: Arc::clone(&view.url),
+            in_flight: AtomicU32::new(0),
+            latency: Mutex::default(),
+            broken_at: AtomicU64::new(0),
+            shunned_until: AtomicU64::new(0),
+            overdue: AtomicU32::new(0),
+        });
+        self.known.insert(Arc::clone(&view.name), Arc::clone(&host));
+        Some(host)
+    }
+
+    /// What a plan needs of all this.
+    pub fn traffic(&self, view: &ClusterView, last_served: Option<&HostName>) -> Traffic {
+        let of = |host: &HostView| self.known.get(&host.name).map(|known| known.traffic()).unwrap_or_default();
+        let last_served = last_served.and_then(|name| view.hosts.iter().position(|host| host.name == *name));
+        Traffic { hosts: view.hosts.iter().map(of).collect(), last_served: last_served.map(|index| index as u16) }
+    }
+}
+
+impl Host {
+    fn traffic(&self) -> HostTraffic {
+        HostTraffic {
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            latency: self.latency.lock().unwrap_or_else(PoisonError::into_inner).smoothed(),
+            broken_at: moment(self.broken_at.load(Ordering::Relaxed)),
+            shunned_until: moment(self.shunned_until.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Counts an attempt until the returned guard is dropped.
+    pub fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    /// Notes an answer, good or bad, and how long it took to begin.
+    pub fn answered(&self, took: Duration) {
+        self.overdue.store(0, Ordering::Relaxed);
+        self.broken_at.store(0, Ordering::Relaxed);
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
+    }
+
+    /// Notes that a connection was refused, or broke before an answer.
+    pub fn broke(&self, now: Moment) {
+        self.broken_at.store(stamp(now), Ordering::Relaxed);
+    }
+
+    /// Notes that the server called itself unfit.
+    pub fn shun(&self, now: Moment) {
+        self.shunned_until.store(stamp(now + SHUNNED), Ordering::Relaxed);
+    }
+
+    /// Notes that an attempt exceeded its limit.
+    pub fn overdue(&self, now: Moment) {
+        if self.overdue.fetch_add(1, Ordering::Relaxed) + 1 >= OVERDUE {
+            self.shun(now);
+        }
+    }
+}
+
+/// An attempt under way.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Host>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn stamp(moment: Moment) -> u64 {
+    u64::try_from(moment.since_epoch().as_millis()).unwrap_or(u64::MAX - 1) + 1
+}
+
+fn moment(stamp: u64) -> Option<Moment> {
+    stamp.checked_sub(1).map(Moment::from_millis)
+}

@@ -1,0 +1,79 @@
+//! Pull queries that the servers route themselves: the plain request, at another server when one cannot answer.
+
+use super::Proxy;
+use super::attempt::{Answer, Exchange, exchange};
+use super::race::{Finish, Rules, Settled, Step, race};
+use super::reply::Served;
+use super::request::QueryRequest;
+use super::trail::Trail;
+use super::versions;
+use crate::error::ProxyError;
+use crate::http::Reuse;
+use crate::route::native_order;
+use crate::view::ClusterView;
+use std::sync::{Arc, PoisonError};
+
+/// How much longer than a lookup a scan may take before another server is asked beside it.
+const SCAN_FACTOR: u32 = 4;
+
+impl Proxy {
+    /// Answers a pull query without a pin.
+    ///
+    /// There is no deadline while an attempt is under way: a long scan is answered through the sidecar whenever it would
+    /// be answered without.
+    pub(super) async fn pull(&self, request: &QueryRequest, trail: &mut Trail) -> Result<(Answer, Served), ProxyError> {
+        let view = self.published.load();
+        let traffic = self.hosts.traffic(&view, None);
+        let order = native_order(&view, &traffic, self.clock.now());
+        let steps: Vec<Step> = order.iter().filter_map(|host| self.step(&view, *host)).collect();
+        self.metrics.routing_decisions.with(["native"]).inc();
+        let latency = *self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner);
+        let ceiling = self.settings.attempt_ceiling * SCAN_FACTOR;
+        let rules = Rules {
+            now: &|| self.clock.now(),
+            limit: latency.limit(self.settings.attempt_floor * SCAN_FACTOR, ceiling),
+            deadline: None,
+            budget: &self.budget,
+            metrics: &self.metrics,
+        };
+        match race(steps, &rules, trail, |step| self.attempt_pull(request, step, &view)).await {
+            Finish::Answered(answer, step) => Ok((answer, Served { host: step.host.name.clone(), candidate: None })),
+            Finish::Exhausted | Finish::Deadline => match trail.take_last() {
+                Some((answer, host)) => Ok((answer, Served { host, candidate: None })),
+                None => Err(ProxyError::Exhausted { message: format!("no server answered; met {}", trail.describe()) }),
+            },
+        }
+    }
+
+    async fn attempt_pull(&self, request: &QueryRequest, step: Step, view: &ClusterView) -> (Step, Settled) {
+        let version = versions::upstream(request, view.host(step.index).and_then(|host| host.version));
+        let sql = request.envelope.sql();
+        let mut settled = Settled::Unproven;
+        for reuse in [Reuse::Allowed, Reuse::Never] {
+            let outgoing = request.head.with_bytes(request.envelope.body().clone());
+            let took = |took| self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
+            settled = match exchange(&step.host, version, reuse, outgoing, sql, self.settings.held_answer, took).await {
+                Exchange::Rows(answer) | Exchange::Empty(answer) => Settled::Good(answer),
+                Exchange::Final(answer) => Settled::Final(answer),
+                Exchange::Retry(retry, answer) => {
+                    self.note_retry(&step.host, retry);
+                    Settled::Retry(retry, answer)
+                }
+                Exchange::Failed(failure) => {
+                    self.note_failure(&step.host, failure);
+                    Settled::Failed(failure)
+                }
+            };
+            if !matches!(settled, Settled::Failed(failure) if failure.stale_connection) {
+                break;
+            }
+        }
+        (step, settled)
+    }
+
+    /// The attempt to make at a host of the view.
+    pub(super) fn step(&self, view: &ClusterView, index: u16) -> Option<Step> {
+        let host = self.hosts.get(view.host(index)?)?;
+        Some(Step { host: Arc::clone(&host), index, pin: None, candidate: None })
+    }
+}

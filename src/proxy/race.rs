@@ -1,0 +1,138 @@
+//! Runs the attempts of one request: one after the other, or side by side when one takes too long.
+//!
+//! An attempt that exceeds its limit is not dropped: the next replica is asked beside it, and the first good answer wins.
+//! So a frozen server costs the limit, and a slow cluster loses nothing that it would have answered.
+
+use super::attempt::{Answer, Failure};
+use super::hosts::Host;
+use super::trail::Trail;
+use crate::partition::Partition;
+use crate::route::{Budget, Candidate, Retry};
+use crate::telemetry::Metrics;
+use crate::view::{HostIndex, Moment};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Attempts of one request under way at the same time, at most.
+const SIDE_BY_SIDE: usize = 3;
+
+/// How long a retry waits for the budget to grow before it asks again.
+const BUDGET_PAUSE: Duration = Duration::from_millis(50);
+
+/// One attempt to make.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// Whom to ask.
+    pub host: Arc<Host>,
+    /// The same, in the snapshot that the step was planned on.
+    pub index: HostIndex,
+    /// The partition to pin; `None`: the plain request, which the server routes.
+    pub pin: Option<Partition>,
+    /// Why this replica.
+    pub candidate: Option<Candidate>,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(super) enum Settled {
+    /// An answer for the client.
+    Good(Answer),
+    /// An error for the client.
+    Final(Answer),
+    /// An error that another replica may not give.
+    Retry(Retry, Answer),
+    /// No whole answer.
+    Failed(Failure),
+    /// A clean empty answer whose emptiness could not be proven.
+    Unproven,
+}
+
+/// How a race ended; made once a request, so that a large variant costs less than a box.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
+pub(super) enum Finish {
+    /// With an answer, and the step that gave it.
+    Answered(Answer, Step),
+    /// Every step failed; the trail knows how.
+    Exhausted,
+    /// The deadline passed first.
+    Deadline,
+}
+
+/// Longer than any request.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+
+/// What a race needs to know.
+pub(super) struct Rules<'a> {
+    /// Now.
+    pub now: &'a (dyn Fn() -> Moment + Sync),
+    /// How long an attempt may take before the next joins it.
+    pub limit: Duration,
+    /// When to stop; `None`: as long as an attempt is under way.
+    pub deadline: Option<Instant>,
+    /// What extra attempts cost.
+    pub budget: &'a Mutex<Budget>,
+    /// Where refusals are counted.
+    pub metrics: &'a Metrics,
+}
+
+/// Makes attempts until one gives an answer for the client.
+pub(super) async fn race<A, F>(steps: Vec<Step>, rules: &Rules<'_>, trail: &mut Trail, attempt: A) -> Finish
+where
+    A: Fn(Step) -> F,
+    F: Future<Output = (Step, Settled)>,
+{
+    let mut steps = VecDeque::from(steps);
+    let mut running = FuturesUnordered::new();
+    let mut newest: Option<Arc<Host>> = None;
+    let mut next_at = Instant::now() + rules.limit;
+    let timer = tokio::time::sleep_until(next_at);
+    tokio::pin!(timer);
+    loop {
+        let room = running.len() < SIDE_BY_SIDE && !steps.is_empty();
+        let allowed = room && (trail.attempts() == 0 || withdraw(rules));
+        if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
+            trail.begin();
+            newest = Some(Arc::clone(&step.host));
+            running.push(attempt(step));
+            next_at = Instant::now() + rules.limit;
+        } else if room {
+            next_at = Instant::now() + BUDGET_PAUSE;
+        } else if running.is_empty() {
+            return Finish::Exhausted;
+        } else if newest.is_none() {
+            next_at = Instant::now() + FOREVER; // nothing is left to start: only an answer or the deadline ends the race
+        }
+        timer.as_mut().reset(rules.deadline.map_or(next_at, |deadline| deadline.min(next_at)));
+        tokio::select! {
+            biased;
+            Some((step, settled)) = running.next() => {
+                if let Some(answer) = trail.settle(&step, settled) {
+                    return Finish::Answered(answer, step);
+                }
+            }
+            () = &mut timer => {
+                if rules.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Finish::Deadline;
+                }
+                if let Some(host) = newest.take() {
+                    host.overdue((rules.now)());
+                    trail.overdue(&host.name);
+                }
+            }
+        }
+    }
+}
+
+fn withdraw(rules: &Rules<'_>) -> bool {
+    let granted = rules.budget.lock().unwrap_or_else(PoisonError::into_inner).withdraw((rules.now)());
+    if !granted {
+        rules.metrics.retries_refused.inc();
+    }
+    granted
+}

@@ -1,0 +1,96 @@
+//! What is counted and logged of a request.
+
+use crate::http::{Body, BodyEnd};
+use crate::partition::Partition;
+use crate::telemetry::{AccessRecord, Metrics};
+use crate::view::HostName;
+use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The class of requests that have no statement.
+const NO_STATEMENT: &str = "none";
+
+/// One request from its head to the end of its answer.
+#[derive(Debug)]
+pub(super) struct Record {
+    begun: Instant,
+    client: SocketAddr,
+    /// Method and path; only kept where records are logged.
+    target: Option<(String, String)>,
+    pub class: &'static str,
+    pub table: Option<(Arc<str>, Partition)>,
+    pub served_by: Option<HostName>,
+    pub lag: Option<u64>,
+    pub age: Option<Duration>,
+    pub attempts: u32,
+    /// The label of an error of the sidecar's own.
+    pub refused: Option<&'static str>,
+    metrics: Arc<Metrics>,
+}
+
+impl Record {
+    pub fn begin(request: &Request<Body>, client: SocketAddr, metrics: Arc<Metrics>) -> Self {
+        let target = AccessRecord::enabled().then(|| (request.method().to_string(), request.uri().path().to_owned()));
+        Record {
+            begun: Instant::now(),
+            client,
+            target,
+            class: NO_STATEMENT,
+            table: None,
+            served_by: None,
+            lag: None,
+            age: None,
+            attempts: 0,
+            refused: None,
+            metrics,
+        }
+    }
+
+    /// Finishes the record when the answer has ended: at once if it is at hand, else with its last byte.
+    pub fn finish(self, response: Response<Body>) -> Response<Body> {
+        let status = response.status();
+        match response.body().size_hint().exact() {
+            Some(bytes) => {
+                self.close(status, bytes, None);
+                response
+            }
+            None => response.map(|body| body.on_end(move |end| self.close(status, 0, Some(end)))),
+        }
+    }
+
+    fn close(self, status: StatusCode, bytes: u64, end: Option<BodyEnd>) {
+        let outcome = match (self.refused, end) {
+            (Some(label), _) => label,
+            (None, Some(BodyEnd::Failed)) => "broken",
+            (None, Some(BodyEnd::Dropped)) => "client_gone",
+            (None, Some(BodyEnd::Complete) | None) if status.is_client_error() => "client_error",
+            (None, Some(BodyEnd::Complete) | None) if status.is_server_error() => "server_error",
+            (None, Some(BodyEnd::Complete) | None) => "ok",
+        };
+        let duration = self.begun.elapsed();
+        self.metrics.requests.with([self.class, outcome]).inc();
+        self.metrics.request_duration.with([self.class]).observe(duration.as_secs_f64());
+        let Some((method, path)) = &self.target else { return };
+        let record = AccessRecord {
+            client: self.client,
+            method,
+            path,
+            class: Some(self.class),
+            table: self.table.as_ref().map(|(table, _)| &**table),
+            partition: self.table.as_ref().map(|(_, partition)| *partition),
+            served_by: self.served_by.as_deref(),
+            lag: self.lag,
+            age: self.age,
+            attempts: self.attempts,
+            status: status.as_u16(),
+            bytes,
+            duration,
+            outcome,
+        };
+        record.log();
+    }
+}

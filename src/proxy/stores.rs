@@ -1,0 +1,102 @@
+//! What requests learn about state stores: who answered last, how long it takes, and keys known to exist.
+
+use crate::route::{Key, Latency};
+use crate::view::{HostName, TableInfo};
+use dashmap::DashMap;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Canaries kept for a partition: three are asked at once, one more stands by for one that is deleted.
+const CANARIES: usize = 4;
+
+/// The stores that requests have read, by the query that writes them; a table created anew starts anew.
+#[derive(Debug, Default)]
+pub(super) struct Stores(DashMap<String, Arc<Store>>);
+
+/// One store.
+#[derive(Debug)]
+pub(super) struct Store {
+    latency: Mutex<Latency>,
+    slots: Box<[Mutex<Slot>]>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    last_served: Option<HostName>,
+    canaries: VecDeque<Key>,
+}
+
+impl Stores {
+    /// The store of a table, made at its first use.
+    pub fn get(&self, table: &TableInfo) -> Arc<Store> {
+        let partitions = table.partitions.get() as usize;
+        if let Some(store) = self.0.get(&table.query_id).filter(|store| store.slots.len() == partitions) {
+            return Arc::clone(&store);
+        }
+        let slots = (0..partitions).map(|_| Mutex::default()).collect();
+        let store = Arc::new(Store { latency: Mutex::default(), slots });
+        self.0.insert(table.query_id.clone(), Arc::clone(&store));
+        store
+    }
+}
+
+impl Store {
+    /// How long an attempt may take before the next joins it.
+    pub fn limit(&self, floor: Duration, ceiling: Duration) -> Duration {
+        self.latency().limit(floor, ceiling)
+    }
+
+    /// Takes in an attempt's time to its first body byte.
+    pub fn took(&self, took: Duration) {
+        self.latency().record(took);
+    }
+
+    /// Who answered for the partition last.
+    pub fn last_served(&self, partition: u32) -> Option<HostName> {
+        self.slot(partition)?.last_served.clone()
+    }
+
+    /// Notes who answered; returns the one before, if it was another.
+    pub fn served(&self, partition: u32, host: &HostName) -> Option<HostName> {
+        let mut slot = self.slot(partition)?;
+        if slot.last_served.as_ref() == Some(host) {
+            return None;
+        }
+        slot.last_served.replace(Arc::clone(host))
+    }
+
+    /// Keys known to exist in the partition, newest first.
+    pub fn canaries(&self, partition: u32) -> Vec<Key> {
+        self.slot(partition).map(|slot| slot.canaries.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Whether more canaries are wanted.
+    pub fn wants_canary(&self, partition: u32) -> bool {
+        self.slot(partition).is_some_and(|slot| slot.canaries.len() < CANARIES)
+    }
+
+    /// Notes a key that exists.
+    pub fn exists(&self, partition: u32, key: Key) {
+        let Some(mut slot) = self.slot(partition) else { return };
+        if !slot.canaries.contains(&key) {
+            slot.canaries.truncate(CANARIES - 1);
+            slot.canaries.push_front(key);
+        }
+    }
+
+    /// Forgets a key that was deleted.
+    pub fn deleted(&self, partition: u32, key: &Key) {
+        if let Some(mut slot) = self.slot(partition) {
+            slot.canaries.retain(|canary| canary != key);
+        }
+    }
+
+    fn slot(&self, partition: u32) -> Option<MutexGuard<'_, Slot>> {
+        self.slots.get(partition as usize).map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn latency(&self) -> MutexGuard<'_, Latency> {
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,99 @@
+//! What happened to one request: for retry decisions, error messages and the access record.
+
+use super::attempt::Answer;
+use super::race::{Settled, Step};
+use crate::route::Retry;
+use crate::telemetry::Metrics;
+use crate::view::HostName;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// The attempts of one request so far.
+#[derive(Debug)]
+pub(super) struct Trail {
+    attempts: u32,
+    /// Servers and what each attempt there met, in order.
+    met: Vec<(HostName, &'static str)>,
+    /// Servers that called the table not queryable.
+    not_queryable: Vec<HostName>,
+    /// Servers that could confirm it.
+    servers: usize,
+    last: Option<(Retry, Answer, HostName)>,
+    unproven: bool,
+    metrics: Arc<Metrics>,
+}
+
+impl Trail {
+    /// Nothing has happened yet; `servers` are known in all.
+    pub fn new(servers: usize, metrics: Arc<Metrics>) -> Self {
+        Trail { attempts: 0, met: Vec::new(), not_queryable: Vec::new(), servers, last: None, unproven: false, metrics }
+    }
+
+    /// Attempts begun.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub fn begin(&mut self) {
+        self.attempts += 1;
+    }
+
+    pub fn overdue(&mut self, host: &HostName) {
+        self.met.push((Arc::clone(host), "overdue"));
+    }
+
+    /// Notes how an attempt ended; returns the answer if it is the client's.
+    ///
+    /// "Not queryable" is what a closing server says of every table: it becomes final when a second server says it too,
+    /// or when there is no other server.
+    pub fn settle(&mut self, step: &Step, settled: Settled) -> Option<Answer> {
+        let (result, reason) = match &settled {
+            Settled::Good(_) => ("answered", "none"),
+            Settled::Final(_) => ("final", "none"),
+            Settled::Retry(retry, _) => ("retry", retry.as_str()),
+            Settled::Failed(failure) => ("failed", failure.label),
+            Settled::Unproven => ("retry", "unproven"),
+        };
+        self.metrics.attempts.with([result, reason]).inc();
+        match settled {
+            Settled::Good(answer) | Settled::Final(answer) => return Some(answer),
+            Settled::Retry(retry, answer) => {
+                if retry == Retry::NotQueryable && !self.not_queryable.contains(&step.host.name) {
+                    self.not_queryable.push(Arc::clone(&step.host.name));
+                    if self.not_queryable.len() >= self.servers.min(2) {
+                        return Some(answer);
+                    }
+                }
+                self.last = Some((retry, answer, Arc::clone(&step.host.name)));
+            }
+            Settled::Unproven => self.unproven = true,
+            Settled::Failed(_) => {}
+        }
+        self.met.push((Arc::clone(&step.host.name), reason));
+        None
+    }
+
+    /// Whether what was met passes by itself, so that another round may do better.
+    pub fn may_pass(&self) -> bool {
+        self.unproven || self.last.as_ref().is_none_or(|(retry, _, _)| retry.passes())
+    }
+
+    /// Whether a server gave an empty answer that was not proven.
+    pub fn met_unproven(&self) -> bool {
+        self.unproven
+    }
+
+    /// The last error that a server gave, and which server; for the client if nothing better comes.
+    pub fn take_last(&mut self) -> Option<(Answer, HostName)> {
+        self.last.take().map(|(_, answer, host)| (answer, host))
+    }
+
+    /// Each server and what was met there, for people.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for (host, met) in &self.met {
+            let _ = write!(text, "{}{host}: {met}", if text.is_empty() { "" } else { ", " }); // writing to a String cannot fail
+        }
+        text
+    }
+}
