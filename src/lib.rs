@@ -9,6 +9,7 @@ pub mod partition;
 pub mod view;
 pub mod route;
 pub mod proxy;
+pub mod control;
 pub mod telemetry;
 pub mod emulator;
 pub mod clock;

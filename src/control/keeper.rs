@@ -1,0 +1,284 @@
+//! The one owner of the evidence: folds what the loops find, publishes snapshots, and says what changed.
+
+use crate::clock::Clock;
+use crate::telemetry::{HostMetrics, Metrics, OnChange};
+use crate::view::{
+    Catalogue, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment, Observation,
+    OwnObservation, Probe, Published, ServerVersion, Settings,
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// What a loop found.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The servers to know.
+    Hosts(Vec<HostSpec>),
+    /// One probe.
+    Probed { host: HostName, probe: Probe, version: Option<ServerVersion>, sent: Moment, now: Moment },
+    /// One answer to `/clusterStatus`.
+    Observed { asked: HostName, body: Bytes, made: Interval, age: ReportAge },
+    /// The own server's `/clusterStatus` exists, or is switched off.
+    Heartbeats(bool),
+    /// What `/ksql` told of tables.
+    Catalogue(Arc<Catalogue>),
+    /// Whether standbys answer, by the server's properties.
+    Properties(Option<bool>),
+}
+
+/// How the own server knows the cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Named {
+    /// Every name in its `/clusterStatus`.
+    pub names: BTreeSet<String>,
+    /// Whether it has none, because heartbeats are off.
+    pub without_heartbeats: bool,
+}
+
+/// How old the answering server's own report is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReportAge {
+    /// The server shares this machine's clock, which stood so (epoch milliseconds) when the answer arrived.
+    SharedClock(i64),
+    /// What a sidecar beside the server says of it.
+    Told(Option<Duration>),
+}
+
+/// An age beyond this is a clock that was set, not a report.
+const PLAUSIBLE_AGE: Duration = Duration::from_secs(3600);
+
+/// How many events are folded before a snapshot is made, at most.
+const FOLDED: usize = 256;
+
+/// How often a snapshot is made without news: reports age, and may become too old to be believed.
+const AGEING: Duration = Duration::from_secs(1);
+
+/// Folds events and publishes.
+pub(super) struct Keeper {
+    clock: Clock,
+    evidence: Evidence,
+    published: Arc<Published>,
+    metrics: Arc<Metrics>,
+    named: watch::Sender<Named>,
+    hosts: BTreeMap<HostName, HostMetrics>,
+    heartbeats: Option<bool>,
+    advice: OnChange<Vec<&'static str>>,
+    unroutable: OnChange<BTreeSet<String>>,
+    shared_names: OnChange<Vec<String>>,
+}
+
+impl Keeper {
+    /// `named` is told how the own server knows the cluster.
+    pub fn new(
+        settings: Settings,
+        clock: Clock,
+        published: Arc<Published>,
+        metrics: Arc<Metrics>,
+        named: watch::Sender<Named>,
+    ) -> Self {
+        Keeper {
+            clock,
+            evidence: Evidence::new(settings),
+            published,
+            metrics,
+            named,
+            hosts: BTreeMap::new(),
+            heartbeats: None,
+            advice: OnChange::default(),
+            unroutable: OnChange::default(),
+            shared_names: OnChange::default(),
+        }
+    }
+
+    /// Runs until every sender is gone.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut ageing = tokio::time::interval(AGEING);
+        let mut folded = Vec::with_capacity(FOLDED);
+        loop {
+            tokio::select! {
+                count = events.recv_many(&mut folded, FOLDED) => {
+                    if count == 0 {
+                        return;
+                    }
+                    let news = folded.drain(..).fold(false, |news, event| self.fold(event) | news);
+                    if !news {
+                        self.publish_hosts();
+                        continue;
+                    }
+                }
+                _ = ageing.tick() => {}
+            }
+            self.publish();
+        }
+    }
+
+    /// Folds an event; tells whether it says more than that a server still is as it was.
+    fn fold(&mut self, event: Event) -> bool {
+        match event {
+            Event::Hosts(specs) => self.evidence.set_hosts(&specs, self.clock.now()),
+            Event::Probed { host, probe, version, sent, now } => {
+                return self.probed(&host, probe, version, sent, now);
+            }
+            Event::Observed { asked, body, made, age } => self.observed(&asked, &body, made, age),
+            Event::Heartbeats(on) => {
+                self.heartbeats = Some(on);
+                self.named.send_if_modified(|named| std::mem::replace(&mut named.without_heartbeats, !on) == on);
+            }
+            Event::Catalogue(catalogue) => {
+                let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+                self.metrics.tables.with(["routable"]).set(count(catalogue.tables.len()));
+                self.metrics.tables.with(["passed_through"]).set(count(catalogue.passed_through.len()));
+                self.evidence.set_catalogue(catalogue);
+            }
+            Event::Properties(standby_reads) => self.evidence.set_standby_reads(standby_reads),
+        }
+        true
+    }
+
+    fn probed(
+        &mut self,
+        host: &HostName,
+        probe: Probe,
+        version: Option<ServerVersion>,
+        sent: Moment,
+        now: Moment,
+    ) -> bool {
+        let heard = self.evidence.last_heard(host);
+        if let Some(version) = version {
+            self.evidence.set_version(host, version);
+        }
+        let Some((before, after)) = self.evidence.probe(host, probe, sent, now) else { return false };
+        if let (HostState::Live, HostState::Dead, Some(heard)) = (before, after, heard) {
+            self.metrics.death_detection.observe(now.since(heard).as_secs_f64());
+        }
+        true
+    }
+
+    fn observed(&mut self, asked: &HostName, body: &Bytes, made: Interval, age: ReportAge) {
+        let status = match ClusterStatus::parse(body) {
+            Ok(status) => status,
+            Err(error) => {
+                self.metrics.control_loop_failures.with(["cluster_status"]).inc();
+                tracing::debug!(host = %asked, %error, "an answer to /clusterStatus cannot be read");
+                return;
+            }
+        };
+        let reported = status.hosts.0.iter().find(|(name, _)| **name == **asked);
+        let updated = reported.map_or(0, |(_, host)| host.host_store_lags.update_time_ms);
+        let own_report_age = match age {
+            ReportAge::Told(age) => age,
+            ReportAge::SharedClock(now_ms) => age_by(now_ms, updated),
+        };
+        if let ReportAge::SharedClock(_) = age {
+            self.publish_own(asked, body, made, own_report_age);
+        }
+        self.evidence.observe(&Observation { asked, status: &status, made, own_report_age });
+        if let ReportAge::SharedClock(_) = age {
+            let names: BTreeSet<String> = status.hosts.0.iter().map(|(name, _)| name.to_string()).collect();
+            self.named.send_if_modified(|named| {
+                let changed = named.names != names;
+                named.names = names;
+                changed
+            });
+        }
+    }
+
+    fn publish_own(&self, asked: &HostName, body: &Bytes, made: Interval, report_age: Option<Duration>) {
+        self.published.publish_own(OwnObservation {
+            server: Arc::clone(asked),
+            received: made.to,
+            took: made.to.since(made.from),
+            report_age,
+            body: body.clone(),
+        });
+    }
+
+    fn publish_hosts(&self) {
+        let view = self.evidence.with_hosts(&self.published.load(), self.clock.now());
+        self.published.publish(view);
+    }
+
+    fn publish(&mut self) {
+        let now = self.clock.now();
+        let view = self.evidence.view(now);
+        self.measure(&view, now);
+        self.say_states(&view);
+        self.say(&view);
+        self.published.publish(view);
+    }
+
+    fn measure(&mut self, view: &ClusterView, now: Moment) {
+        self.hosts.retain(|name, _| view.hosts.iter().any(|host| host.name == *name));
+        for (index, host) in (0..).zip(&view.hosts) {
+            let metrics = &self.metrics;
+            let measured =
+                self.hosts.entry(Arc::clone(&host.name)).or_insert_with(|| HostMetrics::new(metrics, &host.name));
+            measured.set_state(host.state.as_str());
+            measured.alive.set(f64::from(u8::from(host.state == HostState::Live)));
+            let slots = view.tables.values().flat_map(|table| &table.slots);
+            let held = slots.filter_map(|slot| {
+                let replica = slot.replicas.iter().find(|replica| replica.host == index)?;
+                Some((replica.lag(slot.end)?, replica.age(now)?))
+            });
+            let (mut lag, mut age) = (0, Duration::ZERO);
+            held.for_each(|(one_lag, one_age)| (lag, age) = (lag.max(one_lag), age.max(one_age)));
+            measured.lag.set(lag as f64); // gauges are doubles; 2^53 records are beyond any log
+            measured.report_age.set(age.as_secs_f64());
+        }
+        let capability = |name, on: bool| self.metrics.server_capability.with([name]).set(i64::from(on));
+        capability("heartbeats", self.heartbeats == Some(true));
+        capability("lag_reporting", view.lag_reporting);
+        capability("standby_reads", view.standby_reads == Some(true));
+        for state in HostState::ALL {
+            let peers = view.hosts.iter().filter(|host| !host.local && host.state == state).count();
+            self.metrics.peers.with([state.as_str()]).set(i64::try_from(peers).unwrap_or(i64::MAX));
+        }
+        let unroutable = i64::try_from(self.evidence.unroutable().len()).unwrap_or(i64::MAX);
+        self.metrics.unroutable_hosts.set(unroutable);
+    }
+
+    /// One line for each change of a server's state.
+    fn say_states(&mut self, view: &ClusterView) {
+        let before = self.published.load();
+        for host in &view.hosts {
+            let known = before.hosts.iter().find(|known| known.name == host.name);
+            let from = known.map_or(HostState::Unknown, |known| known.state);
+            if from != host.state {
+                let lasted = known.map(|known| view.made.since(known.since));
+                tracing::info!(host = %host.name, %from, to = %host.state, ?lasted, "server changed state");
+            }
+        }
+    }
+
+    /// One line for each change of what the servers' settings keep from working, once enough is known to say it.
+    fn say(&mut self, view: &ClusterView) {
+        if view.is_complete() && self.heartbeats.is_some() && self.advice.update(view.advice()).is_some() {
+            view.advice().iter().for_each(|advice| tracing::warn!("{advice}"));
+        }
+        let unroutable = self.evidence.unroutable();
+        if self.unroutable.update(unroutable.clone()).is_some() && !unroutable.is_empty() {
+            tracing::warn!(hosts = ?unroutable, "hosts in /clusterStatus under whose name no server answers");
+        }
+        let names = self.named.borrow().names.clone().into_iter();
+        let (local, others): (Vec<_>, Vec<_>) = names.partition(|name| means_every_machine(name));
+        let local = if others.is_empty() { Vec::new() } else { local };
+        if self.shared_names.update(local.clone()).is_some() && !local.is_empty() {
+            tracing::warn!(hosts = ?local, "hosts in /clusterStatus have a name that no other machine can dial; set ksql.advertised.listener");
+        }
+    }
+}
+
+/// Whether a name in `/clusterStatus` means each machine itself.
+fn means_every_machine(name: &str) -> bool {
+    let host = name.rsplit_once(':').map_or(name, |(host, _)| host).trim_matches(['[', ']']);
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+}
+
+fn age_by(now_ms: i64, updated_ms: i64) -> Option<Duration> {
+    let age = u64::try_from(now_ms.checked_sub(updated_ms)?).ok().map(Duration::from_millis)?;
+    (updated_ms > 0 && age <= PLAUSIBLE_AGE).then_some(age)
+}

@@ -1,0 +1,206 @@
+//! What servers answer to `/ksql`, as far as the catalogue needs it.
+
+use super::fetch::{Fetch, FetchError};
+use crate::partition::{KeyColumn, SqlType};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Why `/ksql` told nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KsqlError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("status {status}: {message}")]
+    Status { status: u16, message: String },
+    #[error("an answer of another form: {0}")]
+    Form(String),
+}
+
+/// A table or stream of `LIST TABLES` or `LIST STREAMS`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Source {
+    pub name: String,
+    /// Missing before 0.14, where keys were in the KAFKA format.
+    #[serde(default)]
+    pub key_format: Option<String>,
+    #[serde(default)]
+    pub is_windowed: bool,
+}
+
+/// A query of `SHOW QUERIES EXTENDED`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Query {
+    pub id: String,
+    #[serde(default)]
+    pub window_type: Option<String>,
+    #[serde(default)]
+    pub fields: Vec<Field>,
+    #[serde(default)]
+    pub sources: Vec<String>,
+    #[serde(default)]
+    pub sinks: Vec<String>,
+    #[serde(default)]
+    pub statement_text: String,
+    #[serde(default)]
+    pub topology: String,
+    #[serde(default)]
+    pub ksql_host_query_status: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Field {
+    name: String,
+    schema: Schema,
+    #[serde(default, rename = "type")]
+    role: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Schema {
+    #[serde(rename = "type")]
+    name: String,
+    #[serde(default)]
+    fields: Option<Vec<Field>>,
+}
+
+impl Query {
+    /// The columns of the key, in key order.
+    pub fn key_columns(&self) -> Vec<KeyColumn> {
+        self.fields.iter().filter(|field| field.role.as_deref() == Some("KEY")).map(Field::column).collect()
+    }
+}
+
+impl Field {
+    fn column(&self) -> KeyColumn {
+        let sql_type = match &self.schema.fields {
+            Some(fields) if self.schema.name == "STRUCT" => SqlType::Struct(fields.iter().map(Field::column).collect()),
+            _ => SqlType::from_name(&self.schema.name),
+        };
+        KeyColumn { name: self.name.clone(), sql_type }
+    }
+}
+
+/// Everything that one refresh asks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Listing {
+    pub properties: BTreeMap<String, String>,
+    pub tables: Vec<Source>,
+    pub streams: Vec<Source>,
+    pub queries: Vec<Query>,
+}
+
+/// Asks statements of one server, for its own view only.
+pub(super) async fn ask(
+    fetch: &impl Fetch,
+    server: &str,
+    statements: &str,
+    timeout: Duration,
+) -> Result<Vec<Value>, KsqlError> {
+    send(fetch, server, statements, json!({"request.ksql.internal.request": true}), timeout).await
+}
+
+/// The hosts that run queries, by one server that asks all others. It waits for dead ones up to 10 s
+/// (`ksql.fetch.remote.hosts.max.timeout.seconds`), so `timeout` should be longer than that.
+pub(super) async fn ask_hosts(fetch: &impl Fetch, server: &str, timeout: Duration) -> Result<Vec<String>, KsqlError> {
+    let entities = send(fetch, server, "SHOW QUERIES EXTENDED;", json!({}), timeout).await?;
+    let queries = Listing::read(entities)?.queries;
+    Ok(queries.into_iter().flat_map(|query| query.ksql_host_query_status.into_keys()).collect())
+}
+
+async fn send(
+    fetch: &impl Fetch,
+    server: &str,
+    statements: &str,
+    properties: Value,
+    timeout: Duration,
+) -> Result<Vec<Value>, KsqlError> {
+    let body = json!({"ksql": statements, "streamsProperties": {}, "requestProperties": properties});
+    let answer = fetch.post(&format!("{server}/ksql"), body.to_string(), timeout).await?;
+    if answer.status != 200 {
+        let message = serde_json::from_slice::<Value>(&answer.body).ok();
+        let message = message.and_then(|body| body.get("message")?.as_str().map(str::to_owned)).unwrap_or_default();
+        return Err(KsqlError::Status { status: answer.status, message });
+    }
+    serde_json::from_slice(&answer.body).map_err(|error| KsqlError::Form(error.to_string()))
+}
+
+impl Listing {
+    pub const STATEMENTS: &str = "LIST PROPERTIES; LIST TABLES; LIST STREAMS; SHOW QUERIES EXTENDED;";
+
+    /// Reads the entities of an answer; those of other types are left out.
+    pub fn read(entities: Vec<Value>) -> Result<Self, KsqlError> {
+        let mut listing = Listing::default();
+        for mut entity in entities {
+            let kind = entity.get("@type").and_then(Value::as_str).unwrap_or_default().to_owned();
+            match kind.as_str() {
+                "properties" => listing.properties = properties(&entity),
+                "tables" => listing.tables = member(&mut entity, "tables")?,
+                "streams" => listing.streams = member(&mut entity, "streams")?,
+                "query_descriptions" => listing.queries = member(&mut entity, "queryDescriptions")?,
+                _ => {}
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The server's name in `/clusterStatus`: host and port of its `application.server`.
+    pub fn own_name(&self) -> Option<String> {
+        own_name(self.properties.get(APPLICATION_SERVER)?)
+    }
+
+    /// Whether standbys answer pull queries.
+    pub fn standby_reads(&self) -> Option<bool> {
+        self.properties.get("ksql.query.pull.enable.standby.reads")?.parse().ok()
+    }
+}
+
+const APPLICATION_SERVER: &str = "ksql.streams.application.server";
+
+/// Asks a server for its own name.
+pub(super) async fn ask_name(fetch: &impl Fetch, server: &str, timeout: Duration) -> Option<String> {
+    let entities = ask(fetch, server, "LIST PROPERTIES;", timeout).await.ok()?;
+    Listing::read(entities).ok()?.own_name()
+}
+
+fn own_name(application_server: &str) -> Option<String> {
+    let authority = application_server.split_once("://").map_or(application_server, |(_, rest)| rest);
+    let authority = authority.split('/').next().unwrap_or_default();
+    (!authority.is_empty()).then(|| authority.to_owned())
+}
+
+fn properties(entity: &Value) -> BTreeMap<String, String> {
+    let list = entity.get("properties").and_then(Value::as_array).cloned().unwrap_or_default();
+    let pair = |property: &Value| {
+        Some((property.get("name")?.as_str()?.to_owned(), property.get("value")?.as_str()?.to_owned()))
+    };
+    list.iter().filter_map(pair).collect()
+}
+
+fn member<T: for<'de> Deserialize<'de>>(entity: &mut Value, name: &str) -> Result<Vec<T>, KsqlError> {
+    let list = entity.get_mut(name).map(Value::take).unwrap_or_default();
+    serde_json::from_value(list).map_err(|error| KsqlError::Form(format!("{name}: {error}")))
+}
+
+/// How many partitions the table's own topic and the input topics of its query have, from `DESCRIBE ... EXTENDED`.
+///
+/// Internal topics stand here with the application id in front. A topic of which partitions are missing is left out.
+pub(super) fn input_partitions(entities: &[Value]) -> BTreeMap<String, u32> {
+    let description = entities.iter().find_map(|entity| entity.get("sourceDescription"));
+    let summaries = description.and_then(|d| d.get("queryOffsetSummaries")?.as_array()).cloned().unwrap_or_default();
+    let topics = summaries.iter().filter_map(|summary| summary.get("topicSummaries")?.as_array()).flatten();
+    let count = |topic: &Value| {
+        let offsets = topic.get("offsets")?.as_array()?;
+        let count = offsets.iter().filter_map(|offset| offset.get("partition")?.as_u64()).max()?.checked_add(1)?;
+        let whole = usize::try_from(count) == Ok(offsets.len());
+        whole.then_some((topic.get("kafkaTopic")?.as_str()?.to_owned(), u32::try_from(count).ok()?))
+    };
+    let own = description.and_then(|description| {
+        let count = description.get("partitions")?.as_u64().filter(|count| *count > 0)?;
+        Some((description.get("topic")?.as_str()?.to_owned(), u32::try_from(count).ok()?))
+    });
+    own.into_iter().chain(topics.filter_map(count)).collect()
+}

@@ -1,0 +1,198 @@
+//! The background loops, and the only writers of the view.
+//!
+//! Each loop asks one thing on an interval and sends what it finds to the keeper, which owns the evidence and publishes
+//! snapshots: probes of every server (`prober`), what every server says of the cluster (`reporter`), heartbeats between
+//! sidecars (`peers`), which servers there are (`membership`), and which tables (`catalogue`). A loop that fails counts,
+//! says so once for each change, and leaves the last good view in place with its age.
+
+mod catalogue;
+mod fetch;
+mod keeper;
+mod ksql;
+mod membership;
+mod peers;
+mod prober;
+mod reporter;
+mod topology;
+
+pub use fetch::{Fetch, FetchError, Fetched, HttpFetch};
+
+use self::catalogue::CatalogueLoop;
+use self::keeper::{Event, Keeper, Named};
+use self::membership::{Member, Members, Membership};
+use self::peers::Beat;
+use self::prober::Prober;
+use self::reporter::Reporter;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::telemetry::{LoopHealth, Metrics};
+use crate::view::{Ask, HostName, LivenessSettings, Published, Settings};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// Events and asks that may wait; a loop that finds the queue full waits its turn.
+const QUEUED: usize = 1024;
+
+/// Everything the loops share.
+pub struct Control<F> {
+    config: Arc<Config>,
+    fetch: Arc<F>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    published: Arc<Published>,
+    incarnation: Arc<str>,
+}
+
+impl<F: Fetch> Control<F> {
+    /// `incarnation` tells one life of this sidecar from the next.
+    pub fn new(
+        config: &Config,
+        fetch: F,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        published: Arc<Published>,
+        incarnation: &str,
+    ) -> Self {
+        Control {
+            config: Arc::new(config.clone()),
+            fetch: Arc::new(fetch),
+            clock,
+            metrics,
+            published,
+            incarnation: incarnation.into(),
+        }
+    }
+
+    /// Starts the loops; they end when `stop` is cancelled. Requests and peers ask through the sender.
+    pub fn spawn(self, stop: CancellationToken) -> (mpsc::Sender<Ask>, JoinHandle<()>) {
+        let (asks, asked) = mpsc::channel(QUEUED);
+        let handle = tokio::spawn({
+            let asks = asks.clone();
+            async move {
+                stop.run_until_cancelled(self.run(asks, asked)).await;
+            }
+        });
+        (asks, handle)
+    }
+
+    /// Dropping the future ends every loop: they live in its `JoinSet`s.
+    async fn run(self, asks: mpsc::Sender<Ask>, mut asked: mpsc::Receiver<Ask>) {
+        let (events, received) = mpsc::channel(QUEUED);
+        let (naming, named) = watch::channel(Named::default());
+        let (members, mut known) = watch::channel(Members::default());
+        let refresh = Arc::new(Notify::new());
+        let (fetch, published) = (&self.fetch, &self.published);
+        let keeper = Keeper::new(self.settings(), self.clock, Arc::clone(published), Arc::clone(&self.metrics), naming);
+        let membership = Membership::new(
+            Arc::clone(&self.config),
+            Arc::clone(fetch),
+            events.clone(),
+            members,
+            named,
+            Arc::clone(published),
+            &self.metrics,
+        );
+        let catalogue = CatalogueLoop::new(
+            &self.config,
+            Arc::clone(fetch),
+            events.clone(),
+            Arc::clone(published),
+            known.clone(),
+            Arc::clone(&refresh),
+            &self.metrics,
+        );
+        let mut loops = JoinSet::new();
+        loops.spawn(keeper.run(received));
+        loops.spawn(membership.run());
+        loops.spawn(catalogue.run());
+        let mut servers: HashMap<HostName, Watched> = HashMap::new();
+        loop {
+            tokio::select! {
+                changed = known.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let members = known.borrow_and_update().clone();
+                    self.watch(&mut servers, &members, &events, &asks);
+                    refresh.notify_one();
+                }
+                Some(ask) = asked.recv() => self.answer(ask, &servers, &refresh),
+            }
+        }
+    }
+
+    /// Starts loops for new servers and ends those of servers that are gone or dialled elsewhere now.
+    fn watch(
+        &self,
+        servers: &mut HashMap<HostName, Watched>,
+        members: &Members,
+        events: &mpsc::Sender<Event>,
+        asks: &mpsc::Sender<Ask>,
+    ) {
+        servers.retain(|_, watched| members.0.contains(&watched.member));
+        for member in &members.0 {
+            if servers.contains_key(&member.spec.name) {
+                continue;
+            }
+            let probe_now = Arc::new(Notify::new());
+            let mut loops = JoinSet::new();
+            let prober = Prober::new(
+                &self.config,
+                Arc::clone(&self.fetch),
+                self.clock,
+                events.clone(),
+                Arc::clone(&member.spec.name),
+                Arc::clone(&member.spec.url),
+                Arc::clone(&probe_now),
+            );
+            loops.spawn(prober.run());
+            let name = if member.spec.local { "cluster_status" } else { "peer_reports" };
+            let health = LoopHealth::new(&self.metrics, name);
+            let (fetch, events) = (Arc::clone(&self.fetch), events.clone());
+            loops.spawn(Reporter::new(&self.config, fetch, self.clock, events, member.clone(), health).run());
+            let (fetch, published) = (Arc::clone(&self.fetch), Arc::clone(&self.published));
+            let incarnation = Arc::clone(&self.incarnation);
+            if let Some(beat) = Beat::new(&self.config, fetch, published, asks.clone(), member, incarnation) {
+                loops.spawn(beat.run());
+            }
+            let watched = Watched { member: member.clone(), probe_now, _loops: loops };
+            servers.insert(Arc::clone(&member.spec.name), watched);
+        }
+    }
+
+    fn answer(&self, ask: Ask, servers: &HashMap<HostName, Watched>, refresh: &Notify) {
+        match ask {
+            Ask::RefreshCatalogue => refresh.notify_one(),
+            Ask::Probe(host) => probe(servers, &host),
+            Ask::Heard(heard) if peers::contradicts(&heard, &self.published) => probe(servers, &heard.server),
+            Ask::Heard(_) => {}
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            liveness: LivenessSettings {
+                missed_threshold: self.config.health.missed_threshold,
+                received_threshold: self.config.health.received_threshold,
+                window: self.config.health.window,
+            },
+            max_report_age: self.config.lag.max_report_age,
+        }
+    }
+}
+
+/// The loops of one server; they end when this is dropped.
+struct Watched {
+    member: Member,
+    probe_now: Arc<Notify>,
+    _loops: JoinSet<()>,
+}
+
+fn probe(servers: &HashMap<HostName, Watched>, host: &str) {
+    if let Some(server) = servers.get(host) {
+        server.probe_now.notify_one();
+    }
+}

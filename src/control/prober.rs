@@ -1,0 +1,250 @@
+//! Probes one server: `GET /info` on an interval, whatever state it is in.
+
+use super::fetch::{Fetch, FetchError, Fetched};
+use super::keeper::Event;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::view::{HostName, Moment, Probe, ServerVersion};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// Probes of one server under way at the same time, at most: the timeout over the interval by default, and one asked for.
+const UNDER_WAY: usize = 4;
+
+/// Least time between two probes out of turn: every request that fails asks for one.
+const OUT_OF_TURN: Duration = Duration::from_millis(20);
+
+/// One server's prober.
+pub(super) struct Prober<F> {
+    pub fetch: Arc<F>,
+    pub clock: Clock,
+    pub events: mpsc::Sender<Event>,
+    pub host: HostName,
+    pub url: Arc<str>,
+    /// Wakes it for a probe out of turn.
+    pub now: Arc<Notify>,
+    pub interval: Duration,
+    pub timeout: Duration,
+}
+
+#[derive(Deserialize)]
+struct Info {
+    #[serde(rename = "KsqlServerInfo")]
+    info: ServerInfo,
+}
+
+#[derive(Deserialize)]
+struct ServerInfo {
+    version: String,
+}
+
+impl<F: Fetch> Prober<F> {
+    pub fn new(
+        config: &Config,
+        fetch: Arc<F>,
+        clock: Clock,
+        events: mpsc::Sender<Event>,
+        host: HostName,
+        url: Arc<str>,
+        now: Arc<Notify>,
+    ) -> Self {
+        Prober {
+            fetch,
+            clock,
+            events,
+            host,
+            url,
+            now,
+            interval: config.health.interval,
+            timeout: config.health.timeout,
+        }
+    }
+
+    /// Probes until aborted. A probe is sent on its tick although the one before has no answer yet, so that a frozen server
+    /// is recognised after one timeout and not after several. The ticks of several servers are spread over the interval.
+    pub async fn run(self) {
+        let spread = self.interval.mul_f64(rand::random());
+        let mut ticks = tokio::time::interval_at(Instant::now() + spread, self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut under_way = FuturesUnordered::from_iter([self.probe()]);
+        let (mut sent, mut wanted, mut broke) = (Instant::now(), false, false);
+        let mut answered: Option<Moment> = None;
+        loop {
+            let room = under_way.len() < UNDER_WAY;
+            tokio::select! {
+                _ = ticks.tick(), if room => {}
+                () = tokio::time::sleep_until(sent + OUT_OF_TURN), if wanted && room => {}
+                () = self.now.notified(), if !wanted => {
+                    wanted = true;
+                    continue;
+                }
+                Some(settled) = under_way.next() => {
+                    // a connection that broke may be a death or chance: another probe tells at once
+                    wanted |= settled.broke && !broke;
+                    broke = settled.broke;
+                    let overtaken = settled.probe == Probe::Missed && answered.is_some_and(|at| settled.sent < at);
+                    if settled.probe == Probe::Answered {
+                        answered = answered.max(Some(settled.sent));
+                    }
+                    if !overtaken && self.events.send(self.event(settled)).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            (sent, wanted) = (Instant::now(), false);
+            under_way.push(self.probe());
+        }
+    }
+
+    async fn probe(&self) -> Settled {
+        let sent = self.clock.now();
+        let answer = self.fetch.get(&format!("{}/info", self.url), self.timeout).await;
+        let (probe, version) = judge(&answer);
+        let broke = matches!(answer, Err(FetchError::Failed(_)));
+        Settled { probe, version, sent, now: self.clock.now(), broke }
+    }
+
+    fn event(&self, Settled { probe, version, sent, now, .. }: Settled) -> Event {
+        Event::Probed { host: Arc::clone(&self.host), probe, version, sent, now }
+    }
+}
+
+/// What became of one probe.
+struct Settled {
+    probe: Probe,
+    version: Option<ServerVersion>,
+    sent: Moment,
+    now: Moment,
+    broke: bool,
+}
+
+/// Any HTTP answer but a 503 is a sign of life; 401 and 403 only say that credentials are missing.
+fn judge(answer: &Result<Fetched, FetchError>) -> (Probe, Option<ServerVersion>) {
+    match answer {
+        Ok(Fetched { status: 503, .. }) => (Probe::NotReady, None),
+        Ok(Fetched { body, .. }) => {
+            let info = serde_json::from_slice::<Info>(body).ok();
+            (Probe::Answered, info.and_then(|info| ServerVersion::parse(&info.info.version)))
+        }
+        Err(FetchError::Refused) => (Probe::Refused, None),
+        Err(FetchError::TimedOut | FetchError::TooLarge(_) | FetchError::Failed(_)) => (Probe::Missed, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fetch::script::{Script, ok};
+    use super::*;
+    use crate::view::{HostState, Liveness, LivenessSettings};
+    use std::sync::Mutex;
+
+    const SETTINGS: LivenessSettings =
+        LivenessSettings { missed_threshold: 2, received_threshold: 2, window: Duration::from_secs(2) };
+
+    /// A prober of a server that answers as `answer` says, and what its events make of the server.
+    struct Watch {
+        clock: Clock,
+        answer: Arc<Mutex<Result<Fetched, FetchError>>>,
+        fetch: Arc<Script>,
+        now: Arc<Notify>,
+        events: mpsc::Receiver<Event>,
+        liveness: Liveness,
+    }
+
+    impl Watch {
+        fn start() -> Self {
+            let clock = Clock::start();
+            let info = r#"{"KsqlServerInfo":{"version":"0.29.0"}}"#;
+            let answer = Arc::new(Mutex::new(ok(info)));
+            let now = Arc::new(Notify::new());
+            let fetch = Arc::new(Script::new({
+                let answer = Arc::clone(&answer);
+                move |_, _| answer.lock().unwrap().clone()
+            }));
+            let (sender, events) = mpsc::channel(64);
+            let prober = Prober {
+                fetch: Arc::clone(&fetch),
+                clock,
+                events: sender,
+                host: "a:1".into(),
+                url: "http://a:1".into(),
+                now: Arc::clone(&now),
+                interval: Duration::from_millis(200),
+                timeout: Duration::from_millis(500),
+            };
+            tokio::spawn(prober.run());
+            Watch { clock, answer, fetch, now, events, liveness: Liveness::new(Moment::EPOCH) }
+        }
+
+        fn answers(&self, answer: Result<Fetched, FetchError>) {
+            *self.answer.lock().unwrap() = answer;
+        }
+
+        /// How long it takes until the server is in that state.
+        async fn until(&mut self, state: HostState) -> Duration {
+            let begun = self.clock.now();
+            while self.liveness.state() != state {
+                let event = tokio::time::timeout(Duration::from_secs(10), self.events.recv()).await;
+                let Some(Event::Probed { probe, sent, now, .. }) = event.expect("a probe") else { panic!("no probe") };
+                self.liveness.probe(probe, sent, now, &SETTINGS);
+            }
+            self.clock.now().since(begun)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frozen_server_is_dead_within_two_intervals_and_one_timeout_and_back_as_soon() {
+        let mut watch = Watch::start();
+        watch.until(HostState::Live).await;
+        watch.answers(Err(FetchError::TimedOut));
+        assert!(watch.until(HostState::Dead).await <= Duration::from_millis(900));
+        watch.answers(ok("{}"));
+        assert!(watch.until(HostState::Live).await <= Duration::from_millis(600));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_probe_that_was_asked_for_tells_at_once() {
+        let mut watch = Watch::start();
+        watch.until(HostState::Live).await;
+        watch.answers(Err(FetchError::Refused));
+        watch.now.notify_one();
+        assert!(watch.until(HostState::Dead).await <= OUT_OF_TURN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_connection_alone_kills_nobody_but_is_looked_into() {
+        let mut watch = Watch::start();
+        watch.until(HostState::Live).await;
+        watch.answers(Err(FetchError::Failed("reset".into())));
+        assert!(watch.until(HostState::Dead).await <= Duration::from_millis(200) + OUT_OF_TURN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_asks_are_few_probes() {
+        let mut watch = Watch::start();
+        watch.until(HostState::Live).await;
+        let before = watch.fetch.asked().len();
+        for _ in 0..100 {
+            watch.now.notify_one();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let probes = watch.fetch.asked().len() - before;
+        assert!((2..=7).contains(&probes), "{probes} probes in 100 ms");
+    }
+
+    #[test]
+    fn any_answer_but_a_503_is_a_sign_of_life() {
+        let status = |status| judge(&Ok(Fetched { status, body: Default::default() })).0;
+        assert_eq!([200, 401, 403, 500, 404].map(status), [Probe::Answered; 5]);
+        assert_eq!(status(503), Probe::NotReady);
+        assert_eq!(judge(&Err(FetchError::TooLarge(1))).0, Probe::Missed);
+        let (_, version) = judge(&ok(r#"{"KsqlServerInfo":{"version":"7.4.0","serverStatus":"RUNNING"}}"#));
+        assert_eq!(version, ServerVersion::parse("7.4.0"));
+    }
+}
