@@ -10,7 +10,11 @@ pub mod view;
 pub mod route;
 pub mod proxy;
 pub mod control;
+pub mod admin;
 pub mod telemetry;
 pub mod emulator;
+
+pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod error;

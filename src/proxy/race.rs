@@ -112,8 +112,12 @@ where
         tokio::select! {
             biased;
             Some((step, settled)) = running.next() => {
+                let limited = matches!(settled, Settled::Retry(Retry::Limited, _));
                 if let Some(answer) = trail.settle(&step, settled) {
                     return Finish::Answered(answer, step);
+                }
+                if limited {
+                    steps.retain(|next| next.host.name != step.host.name); // a server at its limit is not asked twice
                 }
             }
             () = &mut timer => {

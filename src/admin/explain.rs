@@ -1,0 +1,117 @@
+//! `POST /explain`: where a statement would go, and why.
+
+use super::millis;
+use crate::partition::Partition;
+use crate::route::{Located, Options, Traffic, locate, native_order, plan};
+use crate::sql::classify;
+use crate::view::{ClusterView, HostIndex, Moment, ReplicaView};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// What is asked: a bare statement, or the JSON that clients send to `/query` or `/query-stream`.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Question {
+    #[serde(alias = "sql")]
+    ksql: String,
+    #[serde(default, rename = "streamsProperties", alias = "properties")]
+    properties: Map<String, Value>,
+}
+
+impl Question {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Says what is expected.
+    pub fn read(body: &[u8]) -> Result<Self, &'static str> {
+        let text = std::str::from_utf8(body).map_err(|_| "the statement is not UTF-8")?;
+        if text.trim_start().starts_with('{') {
+            return serde_json::from_str(text).map_err(
+                |_| "expects a statement, or JSON with the member ksql or sql and the streamsProperties of a query",
+            );
+        }
+        Ok(Question { ksql: text.to_owned(), ..Question::default() })
+    }
+
+    fn options(&self) -> Options {
+        let bound = self.properties.get("ksql.query.pull.max.allowed.offset.lag");
+        let records = bound.and_then(|v| v.as_u64().or_else(|| v.as_str().and_then(|text| text.parse().ok())));
+        Options { max_offset_lag: records }
+    }
+
+    /// Plans the statement on a view, as a request of this moment would be, but for what traffic has learned.
+    pub fn answer(&self, view: &ClusterView, now: Moment) -> Value {
+        let statement = classify(&self.ksql);
+        let class = statement.class.as_str();
+        match locate(&statement, view) {
+            Err(reason) => {
+                let order = native_order(view, &Traffic::default(), now);
+                let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();
+                json!({"class": class, "routed": false, "reason": reason.as_str(), "servers": hosts})
+            }
+            Ok(located) => explain(class, &located, &self.options(), view, now),
+        }
+    }
+}
+
+fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView, now: Moment) -> Value {
+    let plan = plan(located, options, view, &Traffic::default(), now);
+    let info = &located.table.info;
+    let host = |index| numbers(located, view, index, now);
+    let candidates: Vec<Value> = plan
+        .candidates
+        .iter()
+        .map(|candidate| with_reason(host(candidate.host), candidate.preference.as_str()))
+        .collect();
+    let rejected: Vec<Value> =
+        plan.rejected.iter().map(|rejected| with_reason(host(rejected.host), rejected.reason.as_str())).collect();
+    json!({
+        "class": class,
+        "routed": true,
+        "table": info.name,
+        "partition": located.partition,
+        "partitions": info.partitions,
+        "query": info.query_id,
+        "store": info.store,
+        "maxOffsetLag": options.max_offset_lag,
+        "candidates": candidates,
+        "rejected": rejected,
+        "thenNative": plan.native,
+        "viewAgeMs": millis(now.since(view.made)),
+    })
+}
+
+fn with_reason(mut host: Map<String, Value>, reason: &str) -> Value {
+    host.insert("reason".to_owned(), reason.into());
+    Value::Object(host)
+}
+
+/// A replica's numbers as they stand in the view.
+fn numbers(located: &Located, view: &ClusterView, index: HostIndex, now: Moment) -> Map<String, Value> {
+    let mut object = Map::new();
+    let Some(host) = view.host(index) else { return object };
+    object.insert("host".to_owned(), (*host.name).into());
+    object.insert("state".to_owned(), host.state.as_str().into());
+    let slot = located.table.slots.get(slot_index(located.partition));
+    let Some(slot) = slot else { return object };
+    if let Some(replica) = slot.replicas.iter().find(|replica| replica.host == index) {
+        object.extend(replica_numbers(replica, slot.end, now));
+    }
+    object
+}
+
+/// Role, lag, position and age of a replica.
+pub(super) fn replica_numbers(replica: &ReplicaView, end: Option<i64>, now: Moment) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("role".to_owned(), replica.role.as_str().into());
+    object.insert("agreed".to_owned(), replica.agreed.into());
+    object.insert("settled".to_owned(), replica.settled.into());
+    object.insert("currentOffsetPosition".to_owned(), replica.position.map(|p| p.current).into());
+    object.insert("endOffsetPosition".to_owned(), replica.position.map(|p| p.end).into());
+    object.insert("offsetLag".to_owned(), replica.lag(end).into());
+    object.insert("ageMs".to_owned(), replica.age(now).map(millis).into());
+    object
+}
+
+fn slot_index(partition: Partition) -> usize {
+    usize::try_from(partition).unwrap_or(usize::MAX)
+}

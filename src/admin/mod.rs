@@ -1,0 +1,209 @@
+//! The admin port: what peers, Prometheus and the kubelet ask, and explanations for people.
+//!
+//! Reads snapshots and metrics only; what peers send goes to `control` by a channel. Statements are shown to loopback
+//! only.
+
+mod explain;
+mod status;
+mod tables;
+
+use crate::clock::Clock;
+use crate::http::{Body, ConnectionInfo, Handler, ReadBody, read_up_to};
+use crate::telemetry::Metrics;
+use crate::view::{Ask, Heartbeat, HostState, MESSAGE_VERSION, PeerLag, Published};
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Largest body that the admin port reads: a statement, or a heartbeat.
+const BODY_BYTES: usize = 64 * 1024;
+
+/// Answers the admin port.
+#[derive(Debug)]
+pub struct Admin {
+    clock: Clock,
+    published: Arc<Published>,
+    asks: mpsc::Sender<Ask>,
+    metrics: Arc<Metrics>,
+    /// This sidecar's incarnation, told to peers.
+    incarnation: String,
+    stopping: AtomicBool,
+}
+
+impl Admin {
+    /// `incarnation` is new after each start.
+    pub fn new(
+        clock: Clock,
+        published: Arc<Published>,
+        asks: mpsc::Sender<Ask>,
+        metrics: Arc<Metrics>,
+        incarnation: String,
+    ) -> Self {
+        Admin { clock, published, asks, metrics, incarnation, stopping: AtomicBool::new(false) }
+    }
+
+    /// From now on `/readyz` says no: the process is shutting down.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    async fn route(&self, request: Request<Body>, connection: &ConnectionInfo) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let local = connection.peer().ip().to_canonical().is_loopback();
+        let method = if head.method == Method::HEAD { Method::GET } else { head.method };
+        match (method, head.uri.path()) {
+            (Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
+            (Method::GET, "/readyz") => self.ready(),
+            (Method::GET, "/metrics") => self.scrape(),
+            (Method::GET, "/lag") => self.lag(),
+            (Method::GET, "/clusterStatus") => {
+                json(StatusCode::OK, &status::cluster_status(&self.published.load(), self.clock.now()))
+            }
+            (Method::GET, "/tables") => json(StatusCode::OK, &tables::tables(&self.published.load(), self.clock.now())),
+            (Method::POST, "/heartbeat") => self.heartbeat(body).await,
+            (Method::POST, "/explain") if local => self.explain(body).await,
+            (Method::POST, "/explain") => refuse(StatusCode::FORBIDDEN, "statements are explained to loopback only"),
+            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => not_allowed("GET"),
+            (_, "/heartbeat" | "/explain") => not_allowed("POST"),
+            _ => refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints"),
+        }
+    }
+
+    /// Ready: not shutting down, and some server answers. The detail says what the servers' settings keep from working.
+    fn ready(&self) -> Response<Body> {
+        let view = self.published.load();
+        let live = view.hosts.iter().filter(|host| host.state == HostState::Live).count();
+        let stopping = self.stopping.load(Ordering::Relaxed);
+        let ready = live > 0 && !stopping;
+        let detail = json!({
+            "ready": ready,
+            "stopping": stopping,
+            "liveServers": live,
+            "servers": view.hosts.len(),
+            "catalogueKnown": view.catalogue_known,
+            "viewAgeMs": millis(self.clock.now().since(view.made)),
+            "advice": view.advice(),
+        });
+        json(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
+    }
+
+    fn scrape(&self) -> Response<Body> {
+        let view = self.published.load();
+        self.metrics.view_age.set(self.clock.now().since(view.made).as_secs_f64());
+        match self.metrics.encode() {
+            Ok(metrics) => {
+                let mut response = Response::new(Body::full(metrics));
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                response
+            }
+            Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("metrics cannot be encoded: {error}")),
+        }
+    }
+
+    /// What the own server last said, for the other sidecars.
+    fn lag(&self) -> Response<Body> {
+        let Some(own) = self.published.own() else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "the own server has not answered /clusterStatus yet");
+        };
+        let Some(cluster_status) = std::str::from_utf8(&own.body).ok().and_then(|text| serde_json::from_str(text).ok())
+        else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "the own server's /clusterStatus is not JSON");
+        };
+        let cluster_status: &RawValue = cluster_status;
+        let message = PeerLag {
+            version: MESSAGE_VERSION,
+            server: own.server.to_string(),
+            age_ms: millis(self.clock.now().since(own.received)),
+            took_ms: millis(own.took),
+            report_age_ms: own.report_age.map(millis),
+            cluster_status,
+        };
+        match serde_json::to_vec(&message) {
+            Ok(body) => typed(StatusCode::OK, Bytes::from(body)),
+            Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        }
+    }
+
+    /// Takes in a peer's heartbeat and answers with the own.
+    async fn heartbeat(&self, body: Body) -> Response<Body> {
+        let Some(heartbeat) = read(body).await.and_then(|bytes| serde_json::from_slice::<Heartbeat>(&bytes).ok())
+        else {
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                "not a heartbeat: expects JSON with version, incarnation, server, state",
+            );
+        };
+        let _ = self.asks.try_send(Ask::Heard(heartbeat)); // the next one comes soon
+        let view = self.published.load();
+        let own = view.local().map(|(_, host)| host);
+        let answer = Heartbeat {
+            version: MESSAGE_VERSION,
+            incarnation: self.incarnation.clone(),
+            server: own.map(|host| host.name.to_string()).unwrap_or_default(),
+            state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
+        };
+        json(StatusCode::OK, &json!(answer))
+    }
+
+    async fn explain(&self, body: Body) -> Response<Body> {
+        let Some(bytes) = read(body).await else {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the statement is larger than 64 KiB");
+        };
+        match explain::Question::read(&bytes) {
+            Ok(question) => json(StatusCode::OK, &question.answer(&self.published.load(), self.clock.now())),
+            Err(problem) => refuse(StatusCode::BAD_REQUEST, problem),
+        }
+    }
+}
+
+impl Handler for Admin {
+    async fn handle(&self, request: Request<Body>, connection: ConnectionInfo) -> Response<Body> {
+        self.route(request, &connection).await
+    }
+}
+
+async fn read(body: Body) -> Option<Bytes> {
+    match read_up_to(body, BODY_BYTES).await {
+        Ok(ReadBody::Whole { bytes, .. }) => Some(bytes),
+        Ok(ReadBody::TooLarge { .. }) | Err(_) => None,
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn text(status: StatusCode, body: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() = status;
+    response
+}
+
+fn json(status: StatusCode, body: &Value) -> Response<Body> {
+    typed(status, Bytes::from(body.to_string()))
+}
+
+fn typed(status: StatusCode, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::full(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response<Body> {
+    let code = u32::from(status.as_u16()) * 100;
+    json(status, &json!({"@type": "generic_error", "error_code": code, "message": message}))
+}
+
+fn not_allowed(allow: &'static str) -> Response<Body> {
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("expects {allow}"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}

@@ -1,0 +1,104 @@
+//! A client that reads one key after the other and compares what it gets with what the cluster knows to be true.
+
+use super::report::{Finding, Side, Tally};
+use crate::emulator::{Cluster, Truth};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A read that takes longer is counted as hung; clients of databases seldom wait longer.
+const HUNG: Duration = Duration::from_secs(5);
+
+/// What all readers share.
+pub(super) struct Scene {
+    pub cluster: Arc<Cluster>,
+    pub tally: Arc<Mutex<Tally>>,
+    pub keys: usize,
+}
+
+/// One client.
+pub(super) struct Reader {
+    scene: Arc<Scene>,
+    side: Side,
+    url: String,
+    client: reqwest::Client,
+    random: StdRng,
+    /// The largest value seen of each key: values grow, so a smaller one is older.
+    seen: HashMap<String, i64>,
+}
+
+impl Reader {
+    pub fn new(scene: Arc<Scene>, side: Side, address: SocketAddr, seed: u64) -> Result<Self, Box<dyn Error>> {
+        let client = reqwest::Client::builder().no_proxy().timeout(HUNG).build()?;
+        let random = StdRng::seed_from_u64(seed ^ u64::from(address.port()));
+        let url = format!("http://{address}/query");
+        Ok(Reader { scene, side, url, client, random, seen: HashMap::new() })
+    }
+
+    /// Reads until the task is aborted.
+    pub async fn run(mut self, every: Duration) {
+        let mut ticks = tokio::time::interval(every);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let key = format!("k{}", self.random.random_range(0..self.scene.keys));
+            let (begun, at) = (Instant::now(), self.scene.cluster.now());
+            let finding = match self.read(&key).await {
+                Ok(value) => self.judge(&key, value, at),
+                Err(error) if error.is_timeout() => Finding::Hung,
+                Err(error) => Finding::Failed(error.to_string()),
+            };
+            let mut tally = self.scene.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.add(self.side, &finding, begun.elapsed());
+        }
+    }
+
+    /// The value of a key: `None` without a row, an error row or a status other than 200 counting as failures.
+    async fn read(&self, key: &str) -> Result<Answer, reqwest::Error> {
+        let statement = format!("SELECT V FROM TL WHERE K='{key}';");
+        let body = serde_json::json!({"ksql": statement, "streamsProperties": {}}).to_string();
+        let request = self.client.post(&self.url).header("Accept", "application/vnd.ksql.v1+json");
+        let response = request.body(body).send().await?;
+        let status = response.status();
+        let bytes = response.bytes().await?;
+        let elements: Vec<Value> = match serde_json::from_slice(&bytes) {
+            Ok(elements) if status.is_success() => elements,
+            _ => return Ok(Answer::Error(format!("{status}: {}", String::from_utf8_lossy(&bytes)))),
+        };
+        if let Some(error) = elements.iter().find_map(|element| element.get("errorMessage")) {
+            return Ok(Answer::Error(error.to_string()));
+        }
+        let row = elements.iter().find_map(|element| element.get("row")?.get("columns")?.get(0)?.as_i64());
+        Ok(row.map_or(Answer::Empty, Answer::Value))
+    }
+
+    fn judge(&mut self, key: &str, answer: Answer, at: Duration) -> Finding {
+        let value = match answer {
+            Answer::Value(value) => value,
+            Answer::Empty => return Finding::WrongEmpty,
+            Answer::Error(error) => return Finding::Failed(error),
+        };
+        let seen = self.seen.entry(key.to_owned()).or_insert(value);
+        let back = value < *seen;
+        *seen = value.max(*seen);
+        let truth = self.scene.cluster.truth("TL", &Value::from(key));
+        Finding::Read { back, staleness: staleness(&truth, value, at) }
+    }
+}
+
+enum Answer {
+    Value(i64),
+    Empty,
+    Error(String),
+}
+
+/// How long before `at` the first write was made that an answer of `value` lacks.
+fn staleness(truth: &[Truth], value: i64, at: Duration) -> Duration {
+    let missing = truth.iter().find(|row| row.v.is_some_and(|v| v > value) && row.at < at);
+    missing.map_or(Duration::ZERO, |row| at.saturating_sub(row.at))
+}

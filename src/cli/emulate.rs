@@ -1,0 +1,35 @@
+//! `ksqldb-sidecar emulate`.
+
+use super::EmulateArgs;
+use crate::emulator::{ClusterConfig, ServeOptions, Version, serve};
+use std::error::Error;
+use std::str::FromStr;
+
+/// Runs the emulated cluster until ctrl-c.
+///
+/// # Errors
+/// When the version is none that is emulated, or a port cannot be bound.
+pub fn emulate(args: &EmulateArgs) -> Result<(), Box<dyn Error>> {
+    let seed = args.seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let base = if args.defaults { ClusterConfig::server_defaults() } else { ClusterConfig::default() };
+    let ports = match args.port {
+        0 => Vec::new(),
+        first => {
+            (0..args.servers).map(|place| first.checked_add(place)).collect::<Option<_>>().ok_or("no such ports")?
+        }
+    };
+    let cluster = ClusterConfig {
+        servers: usize::from(args.servers),
+        version: Version::from_str(&args.version)?,
+        partitions: args.partitions.get(),
+        seed,
+        ports,
+        ..base
+    };
+    let options = ServeOptions { cluster, control_port: args.control, writes_per_second: args.writes };
+    let stop = async {
+        let _ = tokio::signal::ctrl_c().await; // without signals it runs until it is killed
+    };
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(options, stop))?)
+}

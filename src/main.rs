@@ -1,0 +1,34 @@
+//! The `ksqldb-sidecar` binary.
+
+use clap::Parser;
+use ksqldb_sidecar::cli::{self, Cli, Command};
+use ksqldb_sidecar::config::ConfigErrors;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+
+/// Exit code of a configuration that cannot be used, the one that clap has for arguments.
+const BAD_CONFIGURATION: u8 = 2;
+
+fn main() -> ExitCode {
+    ksqldb_sidecar::app::install_crypto();
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ksqldb-sidecar: {error}");
+            if error.is::<ConfigErrors>() { BAD_CONFIGURATION.into() } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<(), Box<dyn Error>> {
+    let (input, output) = (io::stdin().lock(), io::stdout());
+    match command {
+        Command::Run(args) => cli::run(args.load_options()),
+        Command::Check(args) => cli::check(args.load_options(), &mut output.lock()),
+        Command::Classify => Ok(cli::classify(input, output.lock())?),
+        Command::Partition(args) => cli::partition(&args, input, output.lock()),
+        Command::Demo(args) => cli::demo(&args),
+        Command::Emulate(args) => cli::emulate(&args),
+    }
+}

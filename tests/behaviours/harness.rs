@@ -1,0 +1,226 @@
+//! Scripted servers, a view of them, and a proxy in front: no control loops, so that nothing moves by itself.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use ksqldb_sidecar::app::install_crypto;
+use ksqldb_sidecar::clock::Clock;
+use ksqldb_sidecar::http::{
+    Body, ClientSettings, ConnectionInfo, Drain, HttpClient, ReadBody, Server, ServerSettings, read_up_to,
+};
+use ksqldb_sidecar::partition::{KeySchema, Partitions};
+use ksqldb_sidecar::proxy::{Proxy, Settings};
+use ksqldb_sidecar::telemetry::Metrics;
+use ksqldb_sidecar::view::{
+    Catalogue, ClusterStatus, Evidence, HostSpec, Interval, LivenessSettings, Moment, Observation, Probe, Published,
+    ServerVersion, TableInfo,
+};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// What a scripted server was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+/// What a scripted server answers; a status of 0 means never.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub body: String,
+    pub content_type: Option<&'static str>,
+    pub after: Duration,
+}
+
+impl Reply {
+    pub fn new(status: u16, body: impl Into<String>) -> Reply {
+        Reply { status, body: body.into(), content_type: None, after: Duration::ZERO }
+    }
+
+    pub fn rows(rows: &[&str]) -> Reply {
+        let rows: String = rows.iter().map(|row| format!(",\n{{\"row\":{{\"columns\":{row}}}}}")).collect();
+        Reply::new(200, format!("[{{\"header\":{{\"queryId\":\"q\",\"schema\":\"s\"}}}}{rows}]"))
+    }
+
+    pub fn error(status: u16, code: u32, message: &str) -> Reply {
+        Reply::new(status, serde_json::json!({"@type": "e", "error_code": code, "message": message}).to_string())
+    }
+
+    pub fn after(self, after: Duration) -> Reply {
+        Reply { after, ..self }
+    }
+
+    pub fn never() -> Reply {
+        Reply::new(0, "")
+    }
+}
+
+type Script = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
+
+/// A scripted server and what it was asked so far.
+#[derive(Clone)]
+pub struct Fake {
+    pub address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Fake {
+    pub fn start(script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Fake {
+        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
+        let address = server.local_addr().unwrap();
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let (script, log): (Script, _) = (Arc::new(script), Arc::clone(&asked));
+        let handler = move |request: Request<Body>, _: ConnectionInfo| {
+            let (script, log) = (Arc::clone(&script), Arc::clone(&log));
+            async move { answer(request, script, log).await }
+        };
+        tokio::spawn(server.serve(Arc::new(handler), Drain::new().signal()));
+        Fake { address, asked }
+    }
+
+    /// A server whose port refuses connections.
+    pub fn refusing() -> Fake {
+        let closed = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Fake { address: closed.local_addr().unwrap(), asked: Arc::default() }
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    pub fn statements(&self) -> Vec<String> {
+        let sql = |asked: &Asked| {
+            let body: serde_json::Value = serde_json::from_str(&asked.body).unwrap_or_default();
+            body["ksql"].as_str().or(body["sql"].as_str()).unwrap_or_default().to_owned()
+        };
+        self.asked().iter().map(sql).collect()
+    }
+}
+
+async fn answer(request: Request<Body>, script: Script, log: Arc<Mutex<Vec<Asked>>>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let Ok(ReadBody::Whole { bytes, .. }) = read_up_to(body, 1 << 24).await else { panic!("a body of a test") };
+    let body = String::from_utf8_lossy(&bytes).into_owned();
+    let asked = Asked { path: head.uri.path().to_owned(), headers: head.headers, body };
+    let reply = script(&asked);
+    log.lock().unwrap().push(asked);
+    if reply.status == 0 {
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(reply.after).await;
+    let mut response = Response::new(Body::full(Bytes::from(reply.body)));
+    *response.status_mut() = http::StatusCode::from_u16(reply.status).unwrap();
+    if let Some(kind) = reply.content_type {
+        response.headers_mut().insert("content-type", http::HeaderValue::from_static(kind));
+    }
+    response
+}
+
+/// A proxy in front of fakes: the first is local and active for every key, the others are standbys, ever further behind.
+pub struct Stage {
+    pub client: SocketAddr,
+    pub metrics: Arc<Metrics>,
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        deadline: Duration::from_secs(5),
+        patience: Duration::from_millis(300),
+        attempt_floor: Duration::from_millis(200),
+        attempt_ceiling: Duration::from_millis(200),
+        retry_budget_ratio: 1.0,
+        retry_budget_per_second: 100.0,
+        max_inspected_body: 1 << 20,
+        held_answer: 64 << 10,
+        prove_absence: true,
+        proofs_in_flight: 64,
+        proof_timeout: Duration::from_secs(3),
+        max_offset_lag: None,
+        lag_poll_interval: Duration::from_millis(500),
+        headers: true,
+        client_port: 0,
+    }
+}
+
+impl Stage {
+    pub fn set(fakes: &[&Fake], version: Option<&str>, key: &str) -> Stage {
+        Stage::with(fakes, version, key, settings())
+    }
+
+    pub fn with(fakes: &[&Fake], version: Option<&str>, key: &str, settings: Settings) -> Stage {
+        install_crypto();
+        let published = Arc::<Published>::default();
+        let clock = Clock::start();
+        let addresses: Vec<SocketAddr> = fakes.iter().map(|fake| fake.address).collect();
+        published.publish(evidence(&addresses, version, key, clock.now()).view(clock.now()));
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let client = HttpClient::new(ClientSettings::default()).unwrap();
+        let (asks, _) = mpsc::channel(16);
+        let proxy = Proxy::new(settings, clock, published, asks, client, Arc::clone(&metrics));
+        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
+        let client = server.local_addr().unwrap();
+        tokio::spawn(server.serve(Arc::new(proxy), Drain::new().signal()));
+        Stage { client, metrics }
+    }
+
+    /// Asks one statement on `/query`: status and body.
+    pub async fn query(&self, sql: &str) -> (u16, String) {
+        let body = serde_json::json!({"ksql": sql, "streamsProperties": {}}).to_string();
+        let response = self.post("/query", body).await;
+        (response.status().as_u16(), response.text().await.unwrap())
+    }
+
+    pub async fn post(&self, path: &str, body: String) -> reqwest::Response {
+        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
+        client.post(format!("http://{}{path}", self.client)).body(body).send().await.unwrap()
+    }
+}
+
+fn evidence(addresses: &[SocketAddr], version: Option<&str>, key: &str, now: Moment) -> Evidence {
+    let liveness = LivenessSettings { missed_threshold: 2, received_threshold: 1, window: Duration::from_secs(2) };
+    let settings = ksqldb_sidecar::view::Settings { liveness, max_report_age: Duration::from_secs(60) };
+    let mut evidence = Evidence::new(settings);
+    let specs = addresses.iter().enumerate().map(|(place, address)| HostSpec {
+        name: address.to_string().into(),
+        url: format!("http://{address}").into(),
+        local: place == 0,
+    });
+    evidence.set_hosts(&specs.collect::<Vec<_>>(), now);
+    evidence.set_standby_reads(Some(true));
+    let table = TableInfo {
+        name: "T".into(),
+        key: KeySchema::parse(key, "KAFKA").unwrap(),
+        query_id: "CTAS_T_1".into(),
+        store: "Aggregate-Aggregate-Materialize".into(),
+        source_topics: vec!["s".into()],
+        partitions: Partitions::MIN,
+        windowed: false,
+    };
+    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], passed_through: Vec::new() }));
+    let hosts: Vec<String> = addresses.iter().enumerate().map(|(place, address)| status(place, address)).collect();
+    let body = format!("{{\"clusterStatus\":{{{}}}}}", hosts.join(","));
+    let status = ClusterStatus::parse(body.as_bytes()).unwrap();
+    for address in addresses {
+        let name = address.to_string();
+        evidence.probe(&name, Probe::Answered, now, now);
+        if let Some(version) = version {
+            evidence.set_version(&name, ServerVersion::parse(version).unwrap());
+        }
+        let made = Interval { from: now, to: now };
+        evidence.observe(&Observation { asked: &name, status: &status, made, own_report_age: None });
+    }
+    evidence
+}
+
+fn status(place: usize, address: &SocketAddr) -> String {
+    let held = r#"[{"topic":"s","partition":0}]"#;
+    let (active, standby) = if place == 0 { (held, "[]") } else { ("[]", held) };
+    let current = 100 - 10 * place;
+    format!(
+        r#""{address}":{{"hostAlive":true,"lastStatusUpdateMs":1,"activeStandbyPerQuery":{{"CTAS_T_1":{{"activePartitions":{active},"standByPartitions":{standby}}}}},"hostStoreLags":{{"stateStoreLags":{{"CTAS_T_1#Aggregate-Aggregate-Materialize":{{"lagByPartition":{{"0":{{"currentOffsetPosition":{current},"endOffsetPosition":100,"offsetLag":0}}}},"size":1}}}},"updateTimeMs":1000}}}}"#
+    )
+}

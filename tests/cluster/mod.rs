@@ -1,0 +1,153 @@
+//! Sidecars in front of an emulated cluster, over real sockets, while its servers fail: every read is checked.
+
+mod support;
+
+use self::support::{Rig, Wrong, query};
+use ksqldb_sidecar::emulator::{ClusterConfig, Fault, Phases, Version};
+use std::time::Duration;
+
+/// Real phases scaled down, so that a whole roll fits into a few seconds.
+fn hasty(version: Version) -> ClusterConfig {
+    ClusterConfig {
+        version,
+        session_timeout: Duration::from_secs(2),
+        phases: Phases::default().scaled(0.15),
+        tables: vec!["TL".into(), "TI".into(), "TW".into(), "TM".into()],
+        ..ClusterConfig::default()
+    }
+}
+
+async fn survives(version: Version, faults: &[(u64, Fault)], seconds: u64) {
+    let rig = Rig::start(hasty(version)).await;
+    let found = rig.read_through(faults, Duration::from_secs(seconds)).await;
+    assert!(found.reads > 300, "{found:?}");
+    assert_eq!(found.wrong, Vec::<Wrong>::new(), "{version:?}: {} reads, slowest {:?}", found.reads, found.slowest);
+    assert!(found.slowest < Duration::from_secs(5), "{:?}", found.slowest);
+    rig.stop().await;
+}
+
+const EVERY: [Version; 4] = [Version::V0_29, Version::V7_4, Version::V8_0_1, Version::Old];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_is_not_noticed() {
+    for version in EVERY {
+        survives(version, &[(500, Fault::Crash(0)), (4000, Fault::Start(0))], 8).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_server_is_not_noticed() {
+    for version in EVERY {
+        survives(version, &[(500, Fault::Pause(1)), (3500, Fault::Resume(1))], 5).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolled_server_is_not_noticed() {
+    for version in EVERY {
+        survives(version, &[(500, Fault::Close(2)), (3000, Fault::Start(2))], 8).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_slow_stale_and_confusing_servers_are_not_noticed() {
+    for fault in [
+        Fault::Truncate { server: 0, on: true },
+        Fault::Stall { server: 1, on: true },
+        Fault::Slow { server: 2, ms: 300 },
+        Fault::FreezeLagReports(0),
+        Fault::DelayReplication { server: 1, ms: 1500 },
+        Fault::ClockSkew { server: 2, ms: 3_600_000 },
+        Fault::GhostHost("ghost:8088".into()),
+        Fault::CutOff { from: 0, to: 1 },
+    ] {
+        println!("{fault:?}");
+        survives(Version::V0_29, &[(300, fault), (2500, Fault::Heal)], 4).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn absent_keys_are_absent_whatever_their_type() {
+    for version in EVERY {
+        let rig = Rig::start(hasty(version)).await;
+        for (statement, rows) in [
+            ("SELECT * FROM TL WHERE K='k1';", 1),
+            ("SELECT * FROM TL WHERE K='nobody';", 0),
+            ("SELECT * FROM TL WHERE K='zzzz';", 0),
+            ("SELECT * FROM TI WHERE ID=424242;", 0),
+            ("SELECT * FROM TM WHERE A='nobody' AND B=7;", 0),
+            ("SELECT * FROM TW WHERE K='k1' AND WINDOWSTART < 5;", 0),
+            ("SELECT * FROM TW WHERE K='nobody';", 0),
+        ] {
+            for sidecar in &rig.sidecars {
+                let answer = query(sidecar.client_addr(), statement).await;
+                assert_eq!(answer.status, 200, "{version:?} {statement} {}", answer.body);
+                assert_eq!(answer.rows.len(), rows, "{version:?} {statement} {}", answer.body);
+            }
+        }
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_with_default_settings_are_served_too() {
+    let config = ClusterConfig { tables: vec!["TL".into()], ..ClusterConfig::server_defaults() };
+    let rig = Rig::start(config).await;
+    let found = rig.read_through(&[], Duration::from_secs(3)).await;
+    assert_eq!(found.wrong, Vec::<Wrong>::new());
+    let absent = query(rig.sidecars[0].client_addr(), "SELECT * FROM TL WHERE K='nobody';").await;
+    assert_eq!((absent.status, absent.rows.len()), (200, 0), "{}", absent.body);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_else_goes_to_another_server_while_the_local_one_is_down() {
+    let rig = Rig::start(hasty(Version::V0_29)).await;
+    rig.cluster.inject(Fault::Crash(0));
+    let sidecar = rig.sidecars[0].client_addr();
+    let client = support::client();
+    for (path, body) in [("/info", None), ("/ksql", Some(r#"{"ksql":"LIST TABLES;"}"#)), ("/clusterStatus", None)] {
+        let url = format!("http://{sidecar}{path}");
+        let request = match body {
+            Some(body) => client.post(url).body(body),
+            None => client.get(url),
+        };
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+    }
+    let scan = query(sidecar, "SELECT * FROM TL WHERE K IN ('k1', 'k2');").await;
+    assert!(scan.status == 200 || scan.status == 400, "native routing decides about several keys: {}", scan.body);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn websockets_are_tunnelled_to_a_server_that_lives() {
+    let rig = Rig::start(hasty(Version::V0_29)).await;
+    for crash in [false, true] {
+        if crash {
+            rig.cluster.inject(Fault::Crash(0));
+        }
+        let frames = support::websocket(rig.sidecars[0].client_addr(), "SELECT K FROM TL WHERE K='k1';").await;
+        assert_eq!(frames.len(), 3, "{frames:?}");
+        assert_eq!((frames[1].as_str(), frames[2].as_str()), (r#"{"row":{"columns":["k1"]}}"#, r#"{"error":"done"}"#));
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_query_ends_upstream_when_its_client_leaves() {
+    let rig = Rig::start(hasty(Version::V0_29)).await;
+    let body = r#"{"sql":"SELECT K FROM S EMIT CHANGES;","properties":{}}"#;
+    let url = format!("http://{}/query-stream", rig.sidecars[1].client_addr());
+    let mut response = support::client().post(url).body(body).send().await.unwrap();
+    assert!(response.chunk().await.unwrap().is_some());
+    assert_eq!(rig.cluster.push_queries(), 1);
+    drop(response);
+    let gone = async {
+        while rig.cluster.push_queries() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), gone).await.expect("the query ends on the server");
+    rig.stop().await;
+}

@@ -1,0 +1,165 @@
+//! A cluster, its sidecars, and readers that know the truth.
+
+use ksqldb_sidecar::app::Sidecar;
+use ksqldb_sidecar::config::{Config, LoadOptions};
+use ksqldb_sidecar::emulator::{Cluster, ClusterConfig, Fault, write_on};
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::{JoinHandle, JoinSet};
+
+const KEYS: usize = 60;
+
+/// A read that broke a promise, with what came back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrong {
+    pub key: String,
+    pub what: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Found {
+    pub reads: usize,
+    pub wrong: Vec<Wrong>,
+    pub slowest: Duration,
+}
+
+pub struct Rig {
+    pub cluster: Arc<Cluster>,
+    pub sidecars: Vec<Sidecar>,
+    writer: JoinHandle<()>,
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+    pub rows: Vec<Value>,
+    pub error: bool,
+}
+
+pub fn client() -> reqwest::Client {
+    ksqldb_sidecar::app::install_crypto();
+    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(15)).build().unwrap()
+}
+
+/// Asks one statement on `/query`.
+pub async fn query(address: SocketAddr, statement: &str) -> Answer {
+    ask(&client(), address, statement).await.unwrap()
+}
+
+async fn ask(client: &reqwest::Client, address: SocketAddr, statement: &str) -> reqwest::Result<Answer> {
+    let body = serde_json::json!({"ksql": statement, "streamsProperties": {}}).to_string();
+    let request = client.post(format!("http://{address}/query")).header("Accept", "application/vnd.ksql.v1+json");
+    let response = request.body(body).send().await?;
+    let status = response.status().as_u16();
+    let body = response.text().await?;
+    let elements: Vec<Value> = serde_json::from_str(&body).unwrap_or_default();
+    let error = elements.is_empty() || elements.iter().any(|element| element.get("errorMessage").is_some());
+    let rows = elements.iter().filter_map(|element| element.get("row")?.get("columns").cloned()).collect();
+    Ok(Answer { status, body, rows, error })
+}
+
+impl Rig {
+    /// Starts servers, a writer and a sidecar beside each server, and waits until all know of each other.
+    pub async fn start(config: ClusterConfig) -> Rig {
+        let cluster = Arc::new(Cluster::start(ClusterConfig { keys: KEYS, ..config }).await.unwrap());
+        let writer = write_on(Arc::clone(&cluster), 100, KEYS);
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let peers: Vec<String> =
+            cluster.servers().iter().map(|server| format!("{{ server = \"{}\" }}", server.url)).collect();
+        let mut sidecars = Vec::new();
+        for server in cluster.servers() {
+            let set = [
+                ("SERVER__URL", server.url.clone()),
+                ("LISTEN__CLIENT", any.to_string()),
+                ("LISTEN__ADMIN", any.to_string()),
+                ("PEERS__DISCOVERY", "static".to_owned()),
+                ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
+            ];
+            let environment =
+                set.into_iter().map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into())).collect();
+            let config = Config::load(LoadOptions { environment, ..LoadOptions::default() }).unwrap();
+            sidecars.push(Sidecar::start(config).await.unwrap());
+        }
+        let rig = Rig { cluster, sidecars, writer };
+        tokio::time::timeout(Duration::from_secs(20), rig.complete()).await.expect("every sidecar finds every server");
+        rig
+    }
+
+    async fn complete(&self) {
+        for sidecar in &self.sidecars {
+            let mut changes = sidecar.published().changes();
+            loop {
+                let view = sidecar.published().load();
+                if view.is_complete() && view.hosts.len() == self.cluster.servers().len() {
+                    break;
+                }
+                changes.changed().await.unwrap();
+            }
+        }
+    }
+
+    /// Reads existing keys through every sidecar while the faults happen at their times, in milliseconds.
+    pub async fn read_through(&self, faults: &[(u64, Fault)], span: Duration) -> Found {
+        let end = Instant::now() + span;
+        let mut readers = JoinSet::new();
+        for (place, sidecar) in self.sidecars.iter().enumerate() {
+            readers.spawn(read(sidecar.client_addr(), place * 7, end));
+        }
+        let begun = tokio::time::Instant::now();
+        for (at, fault) in faults {
+            tokio::time::sleep_until(begun + Duration::from_millis(*at)).await;
+            self.cluster.inject(fault.clone());
+        }
+        let mut all = Found::default();
+        while let Some(found) = readers.join_next().await {
+            let found = found.unwrap();
+            all.reads += found.reads;
+            all.wrong.extend(found.wrong);
+            all.slowest = all.slowest.max(found.slowest);
+        }
+        all.wrong.truncate(5);
+        all
+    }
+
+    pub async fn stop(self) {
+        self.writer.abort();
+        for sidecar in self.sidecars {
+            sidecar.shutdown().await;
+        }
+        self.cluster.end();
+    }
+}
+
+async fn read(address: SocketAddr, offset: usize, end: Instant) -> Found {
+    let client = client();
+    let mut found = Found::default();
+    while Instant::now() < end {
+        let key = format!("k{}", (found.reads + offset) % KEYS);
+        let begun = Instant::now();
+        let what = match ask(&client, address, &format!("SELECT K, V FROM TL WHERE K='{key}';")).await {
+            Ok(answer) if answer.status != 200 || answer.error => Some(format!("{} {}", answer.status, answer.body)),
+            Ok(answer) if answer.rows.len() != 1 || answer.rows[0][0] != key.as_str() => Some(answer.body),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        found.slowest = found.slowest.max(begun.elapsed());
+        found.reads += 1;
+        found.wrong.extend(what.map(|what| Wrong { key, what }));
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    found
+}
+
+/// The text frames of one `/ws/query` session.
+pub async fn websocket(address: SocketAddr, statement: &str) -> Vec<String> {
+    use futures_util::StreamExt;
+    let request = serde_json::json!({"ksql": statement, "streamsProperties": {}}).to_string();
+    let encoded: String = request.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let url = format!("ws://{address}/ws/query?request={encoded}");
+    let (socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
+    let frames = socket.filter_map(|frame| async move { frame.ok()?.into_text().ok().map(|text| text.to_string()) });
+    frames.filter(|text| std::future::ready(!text.is_empty())).take(3).collect().await
+}
