@@ -14,9 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Requests over one client connection may go to one server at the same time over HTTP/2: the server's own limit.
-const STREAMS: usize = 100;
-
 /// A running sidecar; several can run in one process.
 #[derive(Debug)]
 pub struct Sidecar {
@@ -45,9 +42,6 @@ pub enum StartError {
         /// What the system says.
         cause: io::Error,
     },
-    /// A file of the sidecar's own credentials cannot be used.
-    #[error("cannot read the credentials of [server]: {0}")]
-    Credentials(io::Error),
     /// The metrics cannot be registered.
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
@@ -63,7 +57,7 @@ impl Sidecar {
     /// Binds both ports, starts the control loops, then serves.
     ///
     /// # Errors
-    /// When a port is taken or the credentials cannot be read; nothing runs then.
+    /// When a port is taken, or a client or the metrics cannot be made; nothing runs then.
     pub async fn start(config: Config) -> Result<Sidecar, StartError> {
         install_crypto();
         let bound = |address, key| {
@@ -141,7 +135,6 @@ fn client_settings(config: &Config) -> ClientSettings {
         connect_timeout: config.server.connect_timeout,
         max_idle: config.upstream.max_idle_per_host,
         idle_timeout: config.upstream.idle_timeout,
-        max_streams: STREAMS,
         ..ClientSettings::default()
     }
 }

@@ -5,8 +5,8 @@
 //! Makes a stream and a table with a prefix of its own, and removes them. With `KSQLDB_TABLE=NAME` an existing table with one
 //! STRING key column `K` is read instead, and nothing is made. No server is stopped.
 
+use crate::cluster::support::sidecars;
 use ksqldb_sidecar::app::{Sidecar, install_crypto};
-use ksqldb_sidecar::config::{Config, LoadOptions};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -51,24 +51,6 @@ fn rows(body: &str) -> Vec<String> {
     let mut rows: Vec<String> = elements.iter().filter_map(row).collect();
     rows.sort();
     rows
-}
-
-async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
-    let peers: Vec<String> = servers.iter().map(|server| format!("{{ server = \"{server}\" }}")).collect();
-    let mut all = Vec::new();
-    for server in servers {
-        let set = [
-            ("SERVER__URL", server.clone()),
-            ("LISTEN__CLIENT", "127.0.0.1:0".to_owned()),
-            ("LISTEN__ADMIN", "127.0.0.1:0".to_owned()),
-            ("PEERS__DISCOVERY", "static".to_owned()),
-            ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
-        ];
-        let environment = set.into_iter().map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into()));
-        let options = LoadOptions { environment: environment.collect(), ..LoadOptions::default() };
-        all.push(Sidecar::start(Config::load(options).unwrap()).await.unwrap());
-    }
-    all
 }
 
 /// Waits until every sidecar routes lookups on the table.

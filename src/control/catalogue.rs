@@ -8,7 +8,7 @@ use super::topology::{self, pulled_store};
 use crate::config::Config;
 use crate::partition::{KeyFormat, KeySchema, Partitions};
 use crate::telemetry::{LoopHealth, Metrics};
-use crate::view::{Catalogue, ClusterStatus, HostState, Published, TableInfo, TopicPartition};
+use crate::view::{Catalogue, ClusterStatus, HostState, Published, TableInfo, TopicPartition, is_topic};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,12 +204,8 @@ fn loses(before: &Catalogue, after: &Catalogue) -> bool {
 }
 
 fn count_inputs(info: &TableInfo, by_topic: &BTreeMap<String, u32>) -> Option<u32> {
-    let count = |source: &String| {
-        let is_source = |topic: &str| {
-            topic == source || topic.strip_suffix(source.as_str()).is_some_and(|prefix| prefix.ends_with('-'))
-        };
-        by_topic.iter().filter(|(topic, _)| is_source(topic)).map(|(_, count)| *count).max()
-    };
+    let count =
+        |source: &String| by_topic.iter().filter(|(topic, _)| is_topic(source, topic)).map(|(_, count)| *count).max();
     info.source_topics.iter().map(count).collect::<Option<Vec<u32>>>()?.into_iter().max()
 }
 

@@ -167,7 +167,7 @@ fn object(value: Option<&RawValue>) -> Option<Option<Object<'_>>> {
     }
 }
 
-fn range_in(body: &Bytes, raw: &RawValue) -> Range<usize> {
+fn range_in(body: &[u8], raw: &RawValue) -> Range<usize> {
     let start = (raw.get().as_ptr() as usize).saturating_sub(body.as_ptr() as usize);
     start..start + raw.get().len()
 }
@@ -188,10 +188,10 @@ fn without_member(body: &[u8], object_name: &str, member: &str) -> Option<Vec<u8
         .filter(|(name, _)| **name != *member)
         .map(|(name, value)| format!("{}:{}", serde_json::Value::from(&**name), value.get()))
         .collect();
-    let start = (raw.get().as_ptr() as usize).saturating_sub(body.as_ptr() as usize);
-    let mut edited = body.get(..start)?.to_vec();
+    let place = range_in(body, raw);
+    let mut edited = body.get(..place.start)?.to_vec();
     edited.extend_from_slice(format!("{{{}}}", kept.join(",")).as_bytes());
-    edited.extend_from_slice(body.get(start + raw.get().len()..)?);
+    edited.extend_from_slice(body.get(place.end..)?);
     Some(edited)
 }
 

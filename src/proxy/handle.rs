@@ -101,7 +101,7 @@ impl Proxy {
         let mut trail = Trail::new(view.hosts.len(), Arc::clone(&self.metrics));
         let answered = match locate(&statement, &view) {
             Ok(located) => {
-                record.table = Some((Arc::from(located.table.info.name.as_str()), located.partition));
+                record.locate(&located.table.info.name, located.partition);
                 self.lookup(Lookup::new(self, &request, &statement, located), &mut trail).await
             }
             Err(reason) => {

@@ -10,7 +10,7 @@ use super::trail::Trail;
 use super::{Proxy, versions};
 use crate::error::ProxyError;
 use crate::http::Reuse;
-use crate::route::{Key, Located, Options, Plan, native_order, plan};
+use crate::route::{Key, Located, Options, Plan, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
 use crate::view::{Ask, ClusterView, HostView, Role};
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(super) struct Lookup<'a, 'sql> {
     pub request: &'a QueryRequest,
     pub located: Located,
     pub options: Options,
-    key: Option<Key>,
+    literals: SmallVec<[&'a Literal<'sql>; 2]>,
     windows: &'a [WindowBound<'sql>],
     store: Arc<Store>,
     pinned: Bytes,
@@ -41,20 +41,10 @@ pub(super) struct Lookup<'a, 'sql> {
 impl<'a, 'sql> Lookup<'a, 'sql> {
     pub fn new(proxy: &Proxy, request: &'a QueryRequest, statement: &'a Statement<'sql>, located: Located) -> Self {
         let info = &located.table.info;
-        let literals: SmallVec<[&Literal<'_>; 2]> = info
-            .key
-            .columns
-            .iter()
-            .filter_map(|column| statement.keys.iter().find(|c| c.column.metastore().as_ref() == column.name))
-            .map(|condition| &condition.literal)
-            .collect();
-        let max_offset_lag = match (request.envelope.max_offset_lag(), proxy.settings.max_offset_lag) {
-            (Some(asked), _) => Some(asked),
-            (None, configured) => configured,
-        };
+        let max_offset_lag = request.envelope.max_offset_lag().or(proxy.settings.max_offset_lag);
         Lookup {
             request,
-            key: Key::from_literals(info, &literals),
+            literals: key_literals(statement, &located.table).unwrap_or_default(),
             options: Options { max_offset_lag },
             windows: &statement.windows,
             store: proxy.stores.get(info),
@@ -63,14 +53,19 @@ impl<'a, 'sql> Lookup<'a, 'sql> {
         }
     }
 
+    /// The key, made only where it is wanted: for a proof, or as a canary.
+    fn key(&self) -> Option<Key> {
+        Key::from_literals(&self.located.table.info, &self.literals)
+    }
+
     /// Keeps the key as a canary: it exists, a row came. Windowed rows may vanish by themselves, so theirs are not kept.
     fn learn(&self) {
         let partition = self.located.partition;
-        if let Some(key) = &self.key
-            && !self.located.table.info.windowed
+        if !self.located.table.info.windowed
             && self.store.wants_canary(partition)
+            && let Some(key) = self.key()
         {
-            self.store.exists(partition, key.clone());
+            self.store.exists(partition, key);
         }
     }
 }
@@ -89,11 +84,11 @@ impl Proxy {
         let mut pause = PAUSE.0;
         loop {
             let view = self.published.load();
-            let plan = self.plan(&mut lookup, &view);
+            let (plan, traffic) = self.plan(&mut lookup, &view);
             if plan.candidates.is_empty() && !plan.native {
                 return Err(self.bound_unmet(&lookup, &plan, &view));
             }
-            match self.race_lookup(&lookup, &plan, &view, deadline, trail).await {
+            match self.race_lookup(&lookup, (&plan, &traffic), &view, deadline, trail).await {
                 Finish::Answered(answer, step) => return Ok((answer, self.served(&lookup, &step, &view))),
                 Finish::Deadline => break,
                 Finish::Exhausted if !trail.may_pass() || self.clock.now() >= give_up => break,
@@ -111,7 +106,7 @@ impl Proxy {
         self.give_up(&lookup, trail)
     }
 
-    fn plan(&self, lookup: &mut Lookup<'_, '_>, view: &ClusterView) -> Plan {
+    fn plan(&self, lookup: &mut Lookup<'_, '_>, view: &ClusterView) -> (Plan, Traffic) {
         if let Some(table) = view.tables.get(&lookup.located.table.info.name) {
             lookup.located.table = Arc::clone(table);
         }
@@ -122,13 +117,13 @@ impl Proxy {
             .routing_decisions
             .with([plan.candidates.first().map_or("native", |c| c.preference.as_str())])
             .inc();
-        plan
+        (plan, traffic)
     }
 
     async fn race_lookup(
         &self,
         lookup: &Lookup<'_, '_>,
-        plan: &Plan,
+        (plan, traffic): (&Plan, &Traffic),
         view: &ClusterView,
         deadline: tokio::time::Instant,
         trail: &mut Trail,
@@ -138,9 +133,8 @@ impl Proxy {
             self.step(view, candidate.host).map(|step| Step { pin, candidate: Some(*candidate), ..step })
         });
         let mut steps: Vec<Step> = pinned.collect();
-        let traffic = self.hosts.traffic(view, None);
         if plan.native {
-            let native = native_order(view, &traffic, self.clock.now());
+            let native = native_order(view, traffic, self.clock.now());
             steps.extend(native.iter().take(NATIVE_STEPS).filter_map(|host| self.step(view, *host)));
         }
         let rules = Rules {
@@ -229,7 +223,7 @@ impl Proxy {
             Some(version) if !version.may_lose_errors() => return Proof::Absent,
             _ => {}
         }
-        let mut proof = Proof::Unreadable;
+        let (key, mut proof) = (lookup.key(), Proof::Unreadable);
         for prover in provers {
             let absence = Absence {
                 host: Arc::clone(&prover.host),
@@ -239,7 +233,7 @@ impl Proxy {
                 head: lookup.request.head.clone(),
             };
             let sql = lookup.request.envelope.sql();
-            proof = self.prover.prove(&absence, lookup.key.as_ref(), lookup.windows, sql).await;
+            proof = self.prover.prove(&absence, key.as_ref(), lookup.windows, sql).await;
             if matches!(proof, Proof::Absent | Proof::Present) {
                 break;
             }
@@ -247,7 +241,7 @@ impl Proxy {
         proof
     }
 
-    /// Notes who answered: for ties, for canaries, and for reads that may have gone back in time.
+    /// Notes who answered: for ties, and for reads that may have gone back in time.
     fn served(&self, lookup: &Lookup<'_, '_>, step: &Step, view: &ClusterView) -> Served {
         let partition = lookup.located.partition;
         if step.pin.is_some() {

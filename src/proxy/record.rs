@@ -22,7 +22,7 @@ pub(super) struct Record {
     /// Method and path; only kept where records are logged.
     target: Option<(String, String)>,
     pub class: &'static str,
-    pub table: Option<(Arc<str>, Partition)>,
+    table: Option<(Arc<str>, Partition)>,
     pub served_by: Option<HostName>,
     pub lag: Option<u64>,
     pub age: Option<Duration>,
@@ -47,6 +47,13 @@ impl Record {
             attempts: 0,
             refused: None,
             metrics,
+        }
+    }
+
+    /// Notes the table and partition of a lookup, where records are logged.
+    pub fn locate(&mut self, table: &str, partition: Partition) {
+        if self.target.is_some() {
+            self.table = Some((table.into(), partition));
         }
     }
 

@@ -39,19 +39,6 @@ pub enum PassReason {
 }
 
 impl PassReason {
-    /// Every reason, for the metric.
-    pub const ALL: [PassReason; 9] = [
-        PassReason::NotALookup,
-        PassReason::CatalogueUnknown,
-        PassReason::UnknownTable,
-        PassReason::NotRoutable,
-        PassReason::NotTheKey,
-        PassReason::KeyNotComputable,
-        PassReason::NoReplica,
-        PassReason::ClientPinned,
-        PassReason::NotUnderstood,
-    ];
-
     /// The label in metrics, access records and explanations.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -91,7 +78,10 @@ pub fn locate(statement: &Statement<'_>, view: &ClusterView) -> Result<Located, 
 }
 
 /// The literals in the order of the key's columns, if each column is compared exactly once and nothing else is.
-fn key_literals<'s, 'a>(
+///
+/// # Errors
+/// [`PassReason::NotTheKey`] if not.
+pub fn key_literals<'s, 'a>(
     statement: &'s Statement<'a>,
     table: &TableView,
 ) -> Result<SmallVec<[&'s Literal<'a>; 2]>, PassReason> {

@@ -15,7 +15,7 @@ mod verdict;
 pub use absence::{Key, Rows, any_key, first_at_or_after, together, windows_of};
 pub use budget::Budget;
 pub use latency::Latency;
-pub use locate::{Located, PassReason, locate};
+pub use locate::{Located, PassReason, key_literals, locate};
 pub use native::native_order;
 pub use plan::{Candidate, Options, Plan, Preference, Rejected, Rejection, plan};
 pub use traffic::{HostTraffic, Traffic};

@@ -13,17 +13,12 @@ pub fn native_order(view: &ClusterView, traffic: &Traffic, now: Moment) -> Small
     order.sort_by_cached_key(|index| {
         let known = traffic.host(*index);
         let Some(host) = view.host(*index) else { return (u8::MAX, true, 0) };
-        let broken = known.broken_at.is_some_and(|at| host.last_ok.is_none_or(|ok| ok <= at));
+        let broken = known.is_broken(host);
         let unfit = match host.state {
-            HostState::Live if broken || known.shunned_until.is_some_and(|until| now < until) => 1,
+            HostState::Live if broken || known.is_shunned(now) => 1,
             HostState::Live => 0,
-            HostState::Unknown => {
-                if broken {
-                    3
-                } else {
-                    1
-                }
-            }
+            HostState::Unknown if broken => 3,
+            HostState::Unknown => 1,
             HostState::Starting => 2,
             HostState::Closing => 3,
             HostState::Dead => 4,

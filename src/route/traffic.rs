@@ -1,6 +1,6 @@
 //! What requests themselves have learned, as one plan sees it.
 
-use crate::view::{HostIndex, Moment};
+use crate::view::{HostIndex, HostView, Moment};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -24,6 +24,18 @@ pub struct Traffic {
     pub hosts: SmallVec<[HostTraffic; 4]>,
     /// Who answered for this partition last.
     pub last_served: Option<HostIndex>,
+}
+
+impl HostTraffic {
+    /// Whether a connection broke, and no probe sent since then has been answered.
+    pub(super) fn is_broken(&self, host: &HostView) -> bool {
+        self.broken_at.is_some_and(|at| host.last_ok.is_none_or(|ok| ok <= at))
+    }
+
+    /// Whether it is asked last for a while.
+    pub(super) fn is_shunned(&self, now: Moment) -> bool {
+        self.shunned_until.is_some_and(|until| now < until)
+    }
 }
 
 impl Traffic {

@@ -25,18 +25,6 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// Every reason, for the metric.
-    pub const ALL: [Retry; 8] = [
-        Retry::NoReplica,
-        Retry::Closing,
-        Retry::NotReady,
-        Retry::NotQueryable,
-        Retry::Limited,
-        Retry::Internal,
-        Retry::Unexpected,
-        Retry::ErrorRow,
-    ];
-
     /// The label in metrics, access records and explanations.
     pub fn as_str(self) -> &'static str {
         match self {

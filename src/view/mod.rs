@@ -26,7 +26,7 @@ pub use snapshot::{ClusterView, ReplicaView, SlotView, TableView};
 pub use status::{
     ClusterStatus, HostStatus, HostStoreLags, Members, Position, QueryPlacement, StoreLags, Text, TopicPartition,
 };
-pub use table::{Catalogue, TableInfo};
+pub use table::{Catalogue, TableInfo, is_topic};
 pub use time::{Interval, Moment};
 pub use version::ServerVersion;
 

@@ -117,6 +117,11 @@ impl ReplicaView {
         self.reported.map(|at| now.since(at))
     }
 
+    /// Whether its report is no older than that.
+    pub fn has_young_report(&self, now: Moment, max_age: Duration) -> bool {
+        self.age(now).is_some_and(|age| age <= max_age)
+    }
+
     /// Whether it is the *caught-up active*: nobody can be ahead of it.
     pub fn is_caught_up_active(&self) -> bool {
         self.role == Role::Active && self.agreed && self.settled && self.position.is_some_and(|p| p.current >= p.end)

@@ -27,9 +27,7 @@ pub struct TableInfo {
 impl TableInfo {
     /// Whether `topic`, as `/clusterStatus` spells it, feeds this table's store.
     pub fn reads(&self, topic: &str) -> bool {
-        self.source_topics.iter().any(|source| {
-            topic == source || topic.strip_suffix(source.as_str()).is_some_and(|rest| rest.ends_with('-'))
-        })
+        self.source_topics.iter().any(|source| is_topic(source, topic))
     }
 
     /// Whether a `stateStoreLags` key names this table's store, in either of the forms that servers use.
@@ -40,6 +38,11 @@ impl TableInfo {
                     || query.strip_suffix(self.query_id.as_str()).is_some_and(|prefix| prefix.ends_with('_')))
         })
     }
+}
+
+/// Whether `topic`, as servers spell it, is `source`, as a topology does: internal topics have the application id in front.
+pub fn is_topic(source: &str, topic: &str) -> bool {
+    topic == source || topic.strip_suffix(source).is_some_and(|rest| rest.ends_with('-'))
 }
 
 /// All tables known at one time.

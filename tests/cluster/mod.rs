@@ -1,6 +1,6 @@
 //! Sidecars in front of an emulated cluster, over real sockets, while its servers fail: every read is checked.
 
-mod support;
+pub mod support;
 
 use self::support::{Rig, Wrong, query};
 use ksqldb_sidecar::emulator::{ClusterConfig, Fault, Phases, Version};

@@ -4,7 +4,7 @@ use ksqldb_sidecar::app::Sidecar;
 use ksqldb_sidecar::config::{Config, LoadOptions};
 use ksqldb_sidecar::emulator::{Cluster, ClusterConfig, Fault, write_on};
 use serde_json::Value;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
@@ -60,28 +60,32 @@ async fn ask(client: &reqwest::Client, address: SocketAddr, statement: &str) -> 
     Ok(Answer { status, body, rows, error })
 }
 
+/// A sidecar beside each server, with every other as its peer; their ports are free ones.
+pub async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
+    let peers: Vec<String> = servers.iter().map(|server| format!("{{ server = \"{server}\" }}")).collect();
+    let mut all = Vec::new();
+    for server in servers {
+        let set = [
+            ("SERVER__URL", server.clone()),
+            ("LISTEN__CLIENT", "127.0.0.1:0".to_owned()),
+            ("LISTEN__ADMIN", "127.0.0.1:0".to_owned()),
+            ("PEERS__DISCOVERY", "static".to_owned()),
+            ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
+        ];
+        let environment = set.into_iter().map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into()));
+        let options = LoadOptions { environment: environment.collect(), ..LoadOptions::default() };
+        all.push(Sidecar::start(Config::load(options).unwrap()).await.unwrap());
+    }
+    all
+}
+
 impl Rig {
     /// Starts servers, a writer and a sidecar beside each server, and waits until all know of each other.
     pub async fn start(config: ClusterConfig) -> Rig {
         let cluster = Arc::new(Cluster::start(ClusterConfig { keys: KEYS, ..config }).await.unwrap());
         let writer = write_on(Arc::clone(&cluster), 100, KEYS);
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let peers: Vec<String> =
-            cluster.servers().iter().map(|server| format!("{{ server = \"{}\" }}", server.url)).collect();
-        let mut sidecars = Vec::new();
-        for server in cluster.servers() {
-            let set = [
-                ("SERVER__URL", server.url.clone()),
-                ("LISTEN__CLIENT", any.to_string()),
-                ("LISTEN__ADMIN", any.to_string()),
-                ("PEERS__DISCOVERY", "static".to_owned()),
-                ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
-            ];
-            let environment =
-                set.into_iter().map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into())).collect();
-            let config = Config::load(LoadOptions { environment, ..LoadOptions::default() }).unwrap();
-            sidecars.push(Sidecar::start(config).await.unwrap());
-        }
+        let servers: Vec<String> = cluster.servers().iter().map(|server| server.url.clone()).collect();
+        let sidecars = sidecars(&servers).await;
         let rig = Rig { cluster, sidecars, writer };
         tokio::time::timeout(Duration::from_secs(20), rig.complete()).await.expect("every sidecar finds every server");
         rig

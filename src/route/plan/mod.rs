@@ -35,18 +35,6 @@ pub enum Preference {
 }
 
 impl Preference {
-    /// Every preference, for the metric.
-    pub const ALL: [Preference; 8] = [
-        Preference::CaughtUpActive,
-        Preference::Freshest,
-        Preference::Behind,
-        Preference::Unsettled,
-        Preference::LagUnknown,
-        Preference::NoLagEntry,
-        Preference::Shunned,
-        Preference::LastResort,
-    ];
-
     /// The label in metrics, access records and explanations.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -82,17 +70,6 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Every reason, for the metric.
-    pub const ALL: [Rejection; 7] = [
-        Rejection::Dead,
-        Rejection::Starting,
-        Rejection::Closing,
-        Rejection::StandbyReadsOff,
-        Rejection::CannotPin,
-        Rejection::OverBound,
-        Rejection::LagUnknown,
-    ];
-
     /// The label in metrics, error messages and explanations.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -183,7 +160,7 @@ pub fn plan(located: &Located, options: &Options, view: &ClusterView, traffic: &
 /// The largest position among replicas whose numbers are numbers.
 fn best_position(slot: &SlotView, view: &ClusterView, now: Moment) -> Option<i64> {
     let believable = slot.replicas.iter().filter(|replica| {
-        replica.age(now).is_some_and(|age| age <= view.max_report_age)
+        replica.has_young_report(now, view.max_report_age)
             && view.host(replica.host).is_some_and(|host| host.state == HostState::Live)
     });
     believable.filter_map(|replica| replica.position).map(|position| position.current).max()
@@ -226,11 +203,10 @@ fn prefer(
     now: Moment,
 ) -> Preference {
     let known = traffic.host(replica.host);
-    let broken = known.broken_at.is_some_and(|at| host.last_ok.is_none_or(|ok| ok <= at));
-    if broken || known.shunned_until.is_some_and(|until| now < until) {
+    if known.is_broken(host) || known.is_shunned(now) {
         return Preference::Shunned;
     }
-    let believable = replica.age(now).is_some_and(|age| age <= view.max_report_age);
+    let believable = replica.has_young_report(now, view.max_report_age);
     match (replica.position, best) {
         (Some(position), Some(best)) if believable && host.state == HostState::Live => {
             if replica.is_caught_up_active() {
