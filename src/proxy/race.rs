@@ -113,6 +113,7 @@ where
             biased;
             Some((step, settled)) = running.next() => {
                 let limited = matches!(settled, Settled::Retry(Retry::Limited, _));
+                newest.take_if(|host| host.name == step.host.name); // it is not overdue any longer
                 if let Some(answer) = trail.settle(&step, settled) {
                     return Finish::Answered(answer, step);
                 }
