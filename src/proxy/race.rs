@@ -90,14 +90,16 @@ where
     let mut steps = VecDeque::from(steps);
     let mut running = FuturesUnordered::new();
     let mut newest: Option<Arc<Host>> = None;
+    let mut unsent = false; // whether the attempt that ended last never reached its server: the next is no retry
     let mut next_at = Instant::now() + rules.limit;
     let timer = tokio::time::sleep_until(next_at);
     tokio::pin!(timer);
     loop {
         let room = running.len() < SIDE_BY_SIDE && !steps.is_empty();
-        let allowed = room && (trail.attempts() == 0 || withdraw(rules));
+        let allowed = room && (trail.attempts() == 0 || unsent || withdraw(rules));
         if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
             trail.begin();
+            unsent = false;
             newest = Some(Arc::clone(&step.host));
             running.push(attempt(step));
             next_at = Instant::now() + rules.limit;
@@ -112,6 +114,7 @@ where
         tokio::select! {
             biased;
             Some((step, settled)) = running.next() => {
+                unsent = matches!(settled, Settled::Failed(failure) if failure.unsent);
                 let limited = matches!(settled, Settled::Retry(Retry::Limited, _));
                 newest.take_if(|host| host.name == step.host.name); // it is not overdue any longer
                 if let Some(answer) = trail.settle(&step, settled) {
