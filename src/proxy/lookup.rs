@@ -140,7 +140,8 @@ impl Proxy {
         let rules = Rules {
             now: &|| self.clock.now(),
             limit: lookup.store.limit(self.settings.attempt_floor, self.settings.attempt_ceiling),
-            deadline: Some(deadline),
+            deadline,
+            outlasts: false,
             budget: &self.budget,
             metrics: &self.metrics,
         };

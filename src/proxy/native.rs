@@ -12,6 +12,7 @@ use crate::http::Reuse;
 use crate::route::native_order;
 use crate::view::ClusterView;
 use std::sync::{Arc, PoisonError};
+use tokio::time::Instant;
 
 /// How much longer than a lookup a scan may take before another server is asked beside it.
 const SCAN_FACTOR: u32 = 4;
@@ -32,7 +33,8 @@ impl Proxy {
         let rules = Rules {
             now: &|| self.clock.now(),
             limit: latency.limit(self.settings.attempt_floor * SCAN_FACTOR, ceiling),
-            deadline: None,
+            deadline: Instant::now() + self.settings.deadline,
+            outlasts: true,
             budget: &self.budget,
             metrics: &self.metrics,
         };

@@ -73,8 +73,10 @@ pub(super) struct Rules<'a> {
     pub now: &'a (dyn Fn() -> Moment + Sync),
     /// How long an attempt may take before the next joins it.
     pub limit: Duration,
-    /// When to stop; `None`: as long as an attempt is under way.
-    pub deadline: Option<Instant>,
+    /// When to stop.
+    pub deadline: Instant,
+    /// Whether attempts under way are waited for past the deadline.
+    pub outlasts: bool,
     /// What extra attempts cost.
     pub budget: &'a Mutex<Budget>,
     /// Where refusals are counted.
@@ -110,7 +112,8 @@ where
         } else if newest.is_none() {
             next_at = Instant::now() + FOREVER; // nothing is left to start: only an answer or the deadline ends the race
         }
-        timer.as_mut().reset(rules.deadline.map_or(next_at, |deadline| deadline.min(next_at)));
+        let ends = !rules.outlasts || running.is_empty();
+        timer.as_mut().reset(if ends { rules.deadline.min(next_at) } else { next_at });
         tokio::select! {
             biased;
             Some((step, settled)) = running.next() => {
@@ -125,7 +128,7 @@ where
                 }
             }
             () = &mut timer => {
-                if rules.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                if ends && Instant::now() >= rules.deadline {
                     return Finish::Deadline;
                 }
                 if let Some(host) = newest.take() {
