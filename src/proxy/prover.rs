@@ -201,6 +201,9 @@ impl Prover {
     }
 
     /// Question B: both of two answers hold every canary; one proof a key.
+    ///
+    /// A canary that is missing is forgotten: it was deleted, or the store was not read, which costs the next question no
+    /// more than looking for another.
     async fn ask_together(&self, absence: &Absence, keys: &[Key]) -> Vec<Proof> {
         let all = |proof| vec![proof; keys.len()];
         let canaries = match self.canaries(absence, keys).await {
@@ -212,9 +215,7 @@ impl Prover {
         for _ in 0..2 {
             let Some(rows) = self.rows(absence, &question).await else { return all(Proof::Unreadable) };
             let missing: Vec<&Key> = canaries.iter().filter(|canary| !rows.holds(canary)).collect();
-            if !missing.is_empty() && missing.len() < canaries.len() {
-                missing.iter().for_each(|canary| absence.store.deleted(absence.partition, canary));
-            }
+            missing.iter().for_each(|canary| absence.store.deleted(absence.partition, canary));
             for (proof, key) in proofs.iter_mut().zip(keys) {
                 *proof = match (rows.holds(key), missing.is_empty()) {
                     (true, _) => Proof::Present,
