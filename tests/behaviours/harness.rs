@@ -5,7 +5,7 @@ use http::{HeaderMap, Request, Response};
 use ksqldb_sidecar::app::install_crypto;
 use ksqldb_sidecar::clock::Clock;
 use ksqldb_sidecar::http::{
-    Body, ClientSettings, ConnectionInfo, Drain, HttpClient, ReadBody, Server, ServerSettings, read_up_to,
+    Body, ClientSettings, ConnectionInfo, Drain, Handler, HttpClient, ReadBody, Server, ServerSettings, read_up_to,
 };
 use ksqldb_sidecar::partition::{KeySchema, Partitions};
 use ksqldb_sidecar::proxy::{Proxy, Settings};
@@ -17,6 +17,7 @@ use ksqldb_sidecar::view::{
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// What a scripted server was asked.
@@ -70,16 +71,34 @@ pub struct Fake {
 
 impl Fake {
     pub fn start(script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Fake {
-        let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
-        let address = server.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let (script, log): (Script, _) = (Arc::new(script), Arc::clone(&asked));
         let handler = move |request: Request<Body>, _: ConnectionInfo| {
             let (script, log) = (Arc::clone(&script), Arc::clone(&log));
             async move { answer(request, script, log).await }
         };
-        tokio::spawn(server.serve(Arc::new(handler), Drain::new().signal()));
-        Fake { address, asked }
+        Fake { address: serve(handler), asked }
+    }
+
+    /// A server whose answers the test streams itself; nothing is recorded.
+    pub fn streaming(handler: impl Handler) -> Fake {
+        Fake { address: serve(handler), asked: Arc::default() }
+    }
+
+    /// A server of bytes: `talk` is given each connection with its number, from 0 on; nothing is recorded.
+    pub async fn raw<F>(talk: impl Fn(TcpStream, usize) -> F + Send + 'static) -> Fake
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            for number in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(talk(stream, number));
+            }
+        });
+        Fake { address, asked: Arc::default() }
     }
 
     /// A server whose port refuses connections.
@@ -99,6 +118,28 @@ impl Fake {
         };
         self.asked().iter().map(sql).collect()
     }
+}
+
+fn serve(handler: impl Handler) -> SocketAddr {
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
+    let address = server.local_addr().unwrap();
+    tokio::spawn(server.serve(Arc::new(handler), Drain::new().signal()));
+    address
+}
+
+/// Waits for a condition; fails the test if it does not come true.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let waited = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(what, waited).await;
+}
+
+/// Long enough for anything on this machine; only failing tests wait for it.
+pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), future).await.unwrap_or_else(|_| panic!("{what}: not in 20 s"))
 }
 
 async fn answer(request: Request<Body>, script: Script, log: Arc<Mutex<Vec<Asked>>>) -> Response<Body> {
@@ -124,6 +165,10 @@ async fn answer(request: Request<Body>, script: Script, log: Arc<Mutex<Vec<Asked
 pub struct Stage {
     pub client: SocketAddr,
     pub metrics: Arc<Metrics>,
+    published: Arc<Published>,
+    clock: Clock,
+    table: TableInfo,
+    version: Option<String>,
 }
 
 pub fn settings() -> Settings {
@@ -152,19 +197,30 @@ impl Stage {
     }
 
     pub fn with(fakes: &[&Fake], version: Option<&str>, key: &str, settings: Settings) -> Stage {
+        Stage::on(table(key), fakes, version, settings)
+    }
+
+    /// A proxy for lookups on that table.
+    pub fn on(table: TableInfo, fakes: &[&Fake], version: Option<&str>, settings: Settings) -> Stage {
         install_crypto();
-        let published = Arc::<Published>::default();
-        let clock = Clock::start();
-        let addresses: Vec<SocketAddr> = fakes.iter().map(|fake| fake.address).collect();
-        published.publish(evidence(&addresses, version, key, clock.now()).view(clock.now()));
+        let (published, clock) = (Arc::<Published>::default(), Clock::start());
         let metrics = Arc::new(Metrics::new().unwrap());
         let client = HttpClient::new(ClientSettings::default()).unwrap();
         let (asks, _) = mpsc::channel(16);
-        let proxy = Proxy::new(settings, clock, published, asks, client, Arc::clone(&metrics));
+        let proxy = Proxy::new(settings, clock, Arc::clone(&published), asks, client, Arc::clone(&metrics));
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
         let client = server.local_addr().unwrap();
         tokio::spawn(server.serve(Arc::new(proxy), Drain::new().signal()));
-        Stage { client, metrics }
+        let stage = Stage { client, metrics, published, clock, table, version: version.map(str::to_owned) };
+        stage.see(fakes);
+        stage
+    }
+
+    /// Makes the proxy believe in these servers: the first is local and active from now on.
+    pub fn see(&self, fakes: &[&Fake]) {
+        let (now, addresses) = (self.clock.now(), fakes.iter().map(|fake| fake.address).collect::<Vec<_>>());
+        let evidence = evidence(&addresses, self.version.as_deref(), self.table.clone(), now);
+        self.published.publish(evidence.view(now));
     }
 
     /// Asks one statement on `/query`: status and body.
@@ -174,13 +230,33 @@ impl Stage {
         (response.status().as_u16(), response.text().await.unwrap())
     }
 
+    /// The value of a counter or gauge, with its labels as Prometheus writes them; 0 if it was never touched.
+    pub fn counted(&self, metric: &str) -> u64 {
+        let text = self.metrics.encode().unwrap();
+        let prefix = format!("ksqldb_sidecar_{metric} ");
+        text.lines().find_map(|line| line.strip_prefix(&prefix)).map_or(0, |value| value.parse().unwrap())
+    }
+
     pub async fn post(&self, path: &str, body: String) -> reqwest::Response {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
         client.post(format!("http://{}{path}", self.client)).body(body).send().await.unwrap()
     }
 }
 
-fn evidence(addresses: &[SocketAddr], version: Option<&str>, key: &str, now: Moment) -> Evidence {
+/// The table `T` with that key, in one partition.
+pub fn table(key: &str) -> TableInfo {
+    TableInfo {
+        name: "T".into(),
+        key: KeySchema::parse(key, "KAFKA").unwrap(),
+        query_id: "CTAS_T_1".into(),
+        store: "Aggregate-Aggregate-Materialize".into(),
+        source_topics: vec!["s".into()],
+        partitions: Partitions::MIN,
+        windowed: false,
+    }
+}
+
+fn evidence(addresses: &[SocketAddr], version: Option<&str>, table: TableInfo, now: Moment) -> Evidence {
     let liveness = LivenessSettings { missed_threshold: 2, received_threshold: 1, window: Duration::from_secs(2) };
     let settings = ksqldb_sidecar::view::Settings { liveness, max_report_age: Duration::from_secs(60) };
     let mut evidence = Evidence::new(settings);
@@ -191,15 +267,6 @@ fn evidence(addresses: &[SocketAddr], version: Option<&str>, key: &str, now: Mom
     });
     evidence.set_hosts(&specs.collect::<Vec<_>>(), now);
     evidence.set_standby_reads(Some(true));
-    let table = TableInfo {
-        name: "T".into(),
-        key: KeySchema::parse(key, "KAFKA").unwrap(),
-        query_id: "CTAS_T_1".into(),
-        store: "Aggregate-Aggregate-Materialize".into(),
-        source_topics: vec!["s".into()],
-        partitions: Partitions::MIN,
-        windowed: false,
-    };
     evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], passed_through: Vec::new() }));
     let hosts: Vec<String> = addresses.iter().enumerate().map(|(place, address)| status(place, address)).collect();
     let body = format!("{{\"clusterStatus\":{{{}}}}}", hosts.join(","));

@@ -1,6 +1,10 @@
 //! What people who run ksqlDB behind proxies met, as input -> expected; the numbers are those of the project's list.
 
+mod bytes;
 mod harness;
+mod proofs;
+mod races;
+mod streams;
 
 use self::harness::{Fake, Reply, Stage, settings};
 use std::sync::atomic::{AtomicUsize, Ordering};
