@@ -134,6 +134,22 @@ async fn b09_a_push_query_is_not_repeated_on_a_fresh_connection_once_it_was_writ
 }
 
 #[tokio::test]
+async fn b04_a_limit_of_every_server_comes_with_the_servers_own_headers() {
+    let limited = || {
+        Fake::raw(|mut stream, _| async move {
+            while request(&mut stream).await.is_some() {
+                let head = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\n{}";
+                stream.write_all(head.as_bytes()).await.unwrap();
+            }
+        })
+    };
+    let stage = Stage::set(&[&limited().await, &limited().await], Some("0.29.0"), "K STRING");
+    let response = within("the answer", stage.post("/query", format!(r#"{{"ksql":"{LOOKUP}"}}"#))).await;
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"7".parse().unwrap()));
+    assert_eq!(response.text().await.unwrap(), "{}");
+}
+
+#[tokio::test]
 async fn b24_answers_pass_byte_for_byte() {
     let odd = "[ {\"header\" : {\"queryId\":\"q\",\"schema\":\"`K` STRING KEY\"}},\n\n {\"row\":{\"columns\":[\"\\u00e9\",1.50E+2]}} ]\n";
     let server = Fake::start(move |_| Reply::new(200, odd));

@@ -5,7 +5,7 @@ use super::harness::{Fake, Reply, Stage, until, within};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::ready;
-use futures_util::stream::{once, pending};
+use futures_util::stream::{once, pending, repeat_with};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -13,8 +13,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use ksqldb_sidecar::http::{Body, ConnectionInfo};
 use std::io::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -53,7 +54,41 @@ async fn b24_b27_lines_of_a_push_query_come_at_once_and_its_end_reaches_the_serv
     drop(response);
     let begun = std::time::Instant::now();
     until("the server is left", || left.load(Ordering::SeqCst)).await;
-    assert!(begun.elapsed() < std::time::Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn b28_a_client_that_does_not_read_slows_the_server_down() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let server = Fake::streaming({
+        let made = Arc::clone(&made);
+        move |_: Request<Body>, _: ConnectionInfo| {
+            let made = Arc::clone(&made);
+            async move {
+                let line = Bytes::from(format!("[\"{}\"]\n", "v".repeat(1 << 16)));
+                let lines = repeat_with(move || {
+                    made.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, Error>(line.clone())
+                });
+                Response::new(Body::stream(lines))
+            }
+        }
+    });
+    let stage = Stage::set(&[&server], Some("0.29.0"), "K STRING");
+    let mut response = within("the head", stage.post("/query-stream", PUSH.into())).await;
+    let stalled = || async {
+        let mut before = usize::MAX;
+        while before != made.load(Ordering::SeqCst) {
+            before = made.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        before
+    };
+    let held = within("the stall", stalled()).await;
+    assert!(held < 512, "{held} lines of 64 KiB are under way: more than the buffers of three sockets");
+    while made.load(Ordering::SeqCst) <= held {
+        within("a line", response.chunk()).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
