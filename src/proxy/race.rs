@@ -93,25 +93,28 @@ where
     let mut running = FuturesUnordered::new();
     let mut newest: Option<Arc<Host>> = None;
     let mut unsent = false; // whether the attempt that ended last never reached its server: the next is no retry
-    let mut next_at = Instant::now() + rules.limit;
-    let timer = tokio::time::sleep_until(next_at);
+    let mut due = Instant::now() + rules.limit; // when the newest attempt exceeds its limit
+    let timer = tokio::time::sleep_until(due);
     tokio::pin!(timer);
     loop {
         let room = running.len() < SIDE_BY_SIDE && !steps.is_empty();
         let allowed = room && (trail.attempts() == 0 || unsent || withdraw(rules));
-        if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
+        let next_at = if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
             trail.begin();
             unsent = false;
             newest = Some(Arc::clone(&step.host));
             running.push(attempt(step));
-            next_at = Instant::now() + rules.limit;
+            due = Instant::now() + rules.limit;
+            due
         } else if room {
-            next_at = Instant::now() + BUDGET_PAUSE;
+            Instant::now() + BUDGET_PAUSE
         } else if running.is_empty() {
             return Finish::Exhausted;
-        } else if newest.is_none() {
-            next_at = Instant::now() + FOREVER; // nothing is left to start: only an answer or the deadline ends the race
-        }
+        } else if newest.is_some() {
+            due
+        } else {
+            Instant::now() + FOREVER // nothing is left to start: only an answer or the deadline ends the race
+        };
         let ends = !rules.outlasts || running.is_empty();
         timer.as_mut().reset(if ends { rules.deadline.min(next_at) } else { next_at });
         tokio::select! {
@@ -131,7 +134,7 @@ where
                 if ends && Instant::now() >= rules.deadline {
                     return Finish::Deadline;
                 }
-                if let Some(host) = newest.take() {
+                if let Some(host) = newest.take_if(|_| Instant::now() >= due) {
                     host.overdue((rules.now)());
                     trail.overdue(&host.name);
                 }
