@@ -4,6 +4,8 @@ use super::harness::{Fake, Reply, Stage, settings, within};
 use super::{LOOKUP, good};
 use ksqldb_sidecar::proxy::Settings;
 use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 fn broke() -> Settings {
     Settings { retry_budget_ratio: 0.0, retry_budget_per_second: 0.0, deadline: Duration::from_secs(2), ..settings() }
@@ -98,4 +100,26 @@ async fn b20_a_bound_that_only_the_configuration_sets_is_kept_too() {
     let stage = Stage::with(&[&active, &standby], Some("0.29.0"), "K STRING", bounded);
     let (status, body) = within("the answer", stage.query(LOOKUP)).await;
     assert_eq!((status, standby.asked().len()), (400, 0), "the standby lacks ten records: {body}");
+}
+
+#[tokio::test]
+async fn an_attempt_that_keeps_its_limit_is_not_overdue_while_a_retry_waits_for_the_budget() {
+    let breaks_after = |millis| {
+        Fake::raw(move |mut stream: TcpStream, _| async move {
+            let _ = stream.read(&mut [0; 4096]).await;
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        })
+    };
+    let (slow, quick, third) = (breaks_after(1300).await, breaks_after(400).await, good());
+    let one_retry = Settings {
+        attempt_floor: Duration::from_secs(1),
+        attempt_ceiling: Duration::from_secs(1),
+        retry_budget_ratio: 1.0,
+        ..broke()
+    };
+    let stage = Stage::with(&[&slow, &quick, &third], Some("0.29.0"), "K STRING", one_retry);
+    let (status, body) = within("the answer", stage.query(LOOKUP)).await;
+    assert_eq!((status, third.asked().len()), (503, 0), "{body}");
+    assert!(body.contains(&format!("{}: overdue", slow.address)), "{body}");
+    assert!(!body.contains(&format!("{}: overdue", quick.address)), "{body}");
 }
