@@ -60,20 +60,22 @@ impl Sidecar {
     /// When a port is taken, or a client or the metrics cannot be made; nothing runs then.
     pub async fn start(config: Config) -> Result<Sidecar, StartError> {
         install_crypto();
-        let bound = |address, key| {
+        let (clock, metrics, published) = (Clock::start(), Arc::new(Metrics::new()?), Arc::<Published>::default());
+        let bound = |address, key, connections| {
             let settings = ServerSettings {
                 max_connections: config.listen.max_connections,
                 max_head_bytes: u32::try_from(config.listen.max_header_bytes.bytes()).unwrap_or(u32::MAX),
                 head_timeout: config.listen.header_timeout,
                 max_upgrade_body_bytes: config.listen.max_inspected_body.bytes(),
+                connections,
                 ..ServerSettings::default()
             };
             let bind = Server::bind(address, settings).and_then(|server| Ok((server.local_addr()?, server)));
             bind.map_err(|cause| StartError::Bind { address, key, cause })
         };
-        let (client, client_port) = bound(config.listen.client, "listen.client")?;
-        let (admin_addr, admin_port) = bound(config.listen.admin, "listen.admin")?;
-        let (clock, metrics, published) = (Clock::start(), Arc::new(Metrics::new()?), Arc::<Published>::default());
+        let (client, client_port) =
+            bound(config.listen.client, "listen.client", Some(metrics.client_connections.clone()))?;
+        let (admin_addr, admin_port) = bound(config.listen.admin, "listen.admin", None)?;
         let incarnation = format!("{:016x}", rand::random::<u64>());
 
         let stop = CancellationToken::new();
@@ -85,7 +87,7 @@ impl Sidecar {
         let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), Arc::clone(&metrics), incarnation);
         let admin = Arc::new(admin);
         tokio::spawn(admin_port.serve(Arc::clone(&admin), admin_drain.signal()));
-        let upstreams = HttpClient::new(client_settings(&config))?;
+        let upstreams = HttpClient::new(client_settings(&config, &metrics))?;
         let proxy =
             Proxy::new(settings(&config, client), clock, Arc::clone(&published), asks, upstreams, Arc::clone(&metrics));
         tokio::spawn(client_port.serve(Arc::new(proxy), drain.signal()));
@@ -130,11 +132,12 @@ pub fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default(); // fails only if it is installed already
 }
 
-fn client_settings(config: &Config) -> ClientSettings {
+fn client_settings(config: &Config, metrics: &Metrics) -> ClientSettings {
     ClientSettings {
         connect_timeout: config.server.connect_timeout,
         max_idle: config.upstream.max_idle_per_host,
         idle_timeout: config.upstream.idle_timeout,
+        connections: Some(["http1", "http2"].map(|protocol| metrics.upstream_connections.with([protocol]))),
         ..ClientSettings::default()
     }
 }

@@ -45,7 +45,7 @@ pub enum Command {
     Check(ConfigArgs),
     /// Show an emulated cluster behind sidecars while its servers fail, compared with reading from the servers
     ///
-    /// Exits with 0 only if no read through a sidecar failed, was wrong or needlessly stale.
+    /// Exits with 0 only if no read through a sidecar failed, hung or was wrongly empty.
     Demo(DemoArgs),
     /// Run the emulated ksqlDB cluster alone, to try clients and sidecars against
     Emulate(EmulateArgs),
@@ -120,7 +120,7 @@ pub struct EmulateArgs {
     /// Number of servers
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub servers: u16,
-    /// Port of the first server; the others follow; 0 for free ones, which are printed
+    /// Port of the first server, each next one is 10 higher; 0 for free ones, which are printed
     #[arg(long, value_name = "PORT", default_value_t = 8088)]
     pub port: u16,
     /// Port on which faults are injected and the state is shown; 0 for a free one, which is printed

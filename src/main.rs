@@ -14,11 +14,17 @@ fn main() -> ExitCode {
     ksqldb_sidecar::app::install_crypto();
     match dispatch(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ksqldb-sidecar: {error}");
             if error.is::<ConfigErrors>() { BAD_CONFIGURATION.into() } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Whether whoever reads the output has had enough, as `head` has.
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn dispatch(command: Command) -> Result<(), Box<dyn Error>> {

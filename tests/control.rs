@@ -92,8 +92,8 @@ fn places_all(view: &ClusterView, cluster: &Cluster) -> bool {
         cluster.servers().iter().position(|server| Some(&server.name) == name.as_ref())
     };
     view.tables.values().all(|table| {
-        (0..).zip(&table.slots).all(|(partition, slot)| {
-            let Some((active, standbys)) = cluster.holders(&table.info.name, partition) else { return false };
+        (0..).zip(view.slots(table)).all(|(partition, slot)| {
+            let Some((active, standbys)) = cluster.holders(&table.name, partition) else { return false };
             let caught_up = slot.replicas.iter().filter(|replica| replica.is_caught_up_active());
             let standby = slot.replicas.iter().filter(|replica| replica.role == Role::Standby);
             caught_up.map(|replica| place(replica.host)).eq([Some(active)])
@@ -122,7 +122,7 @@ async fn servers_tables_and_replicas_are_found_from_one_address() {
         assert_eq!(view.standby_reads, Some(true));
         assert!(view.lag_reporting && view.advice().is_empty());
         assert!(view.hosts.iter().all(|host| host.version.is_some() && host.incarnation.is_some()), "{:?}", view.hosts);
-        assert!(view.tables.values().all(|table| table.slots.len() == 6));
+        assert!(view.tables.values().all(|table| table.partitions.get() == 6));
         let own = watcher.published.own().expect("what the own server said");
         assert_eq!(*own.server, *server.name);
         assert!(own.report_age.is_some_and(|age| age < Duration::from_secs(3)), "{own:?}");
@@ -166,7 +166,7 @@ async fn a_crash_a_pause_and_a_roll_are_seen() {
     watcher
         .until("moved", |view| {
             let live = |host: u16| view.host(host).is_some_and(|host| host.state == HostState::Live);
-            let slots = view.tables.values().flat_map(|table| &table.slots);
+            let slots = view.tables.values().flat_map(|table| view.slots(table));
             !view.tables.is_empty()
                 && slots.into_iter().all(|slot| slot.replicas.iter().any(|r| r.is_caught_up_active() && live(r.host)))
         })
@@ -181,13 +181,13 @@ async fn without_heartbeats_the_hosts_come_from_the_queries() {
     let watcher = Watcher::beside(&cluster.servers()[0].url, &[]);
     watcher
         .until("complete with every host a candidate", |view| {
-            let slots = view.tables.values().flat_map(|table| &table.slots);
+            let slots = view.tables.values().flat_map(|table| view.slots(table));
             knows_all(view, &cluster) && slots.into_iter().all(|slot| slot.replicas.len() == 3)
         })
         .await;
     let view = watcher.published.load();
     assert_eq!((view.lag_reporting, view.standby_reads, view.advice().len()), (false, Some(false), 2));
-    assert_eq!(view.tables["TL"].slots.len(), 6);
+    assert_eq!(view.tables["TL"].partitions.get(), 6);
     let text = watcher.metrics.encode().unwrap();
     for capability in ["heartbeats", "lag_reporting", "standby_reads"] {
         let line = format!("server_capability{{capability=\"{capability}\"}} 0");

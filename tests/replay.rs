@@ -1,7 +1,7 @@
 //! Replays what real servers said through kills, pauses, starts and rolls into the view, with the recorded times.
 
 use ksqldb_sidecar::partition::{KeyColumn, KeyFormat, KeySchema, Partitions, SqlType};
-use ksqldb_sidecar::route::{Located, Options, Plan, Traffic, plan};
+use ksqldb_sidecar::route::{Options, Plan, Traffic, plan};
 use ksqldb_sidecar::view::{
     Catalogue, ClusterStatus, ClusterView, Evidence, HostSpec, HostState, Interval, LivenessSettings, Moment,
     Observation, Probe, ReplicaView, Role, Settings, SlotView, TableInfo,
@@ -81,8 +81,8 @@ fn replay(sequence: &str) -> Vec<(u64, ClusterView)> {
     views
 }
 
-fn slots(view: &ClusterView) -> &[SlotView] {
-    &view.tables["TL"].slots
+fn slots(view: &ClusterView) -> Vec<SlotView> {
+    view.slots(&view.tables["TL"]).collect()
 }
 
 /// A slot as text: each replica with its host's number and role, `!` if it is the caught-up active, `?` if it is not
@@ -226,13 +226,13 @@ fn at_every_instant_one_active_at_most_is_caught_up_and_it_is_current() {
         for (at, view) in replay(sequence) {
             for slot in slots(&view) {
                 let caught_up: Vec<_> = slot.replicas.iter().filter(|replica| replica.is_caught_up_active()).collect();
-                assert!(caught_up.len() <= 1, "{name} at {at} ms: {}", show(slot));
+                assert!(caught_up.len() <= 1, "{name} at {at} ms: {}", show(&slot));
                 let live = caught_up
                     .iter()
                     .filter(|replica| view.host(replica.host).is_some_and(|host| host.state == HostState::Live));
                 for replica in live {
                     let lag = replica.lag(slot.end).expect("a caught-up active has a position");
-                    assert!(lag <= WRITTEN_MEANWHILE, "{name} at {at} ms: {}", show(slot));
+                    assert!(lag <= WRITTEN_MEANWHILE, "{name} at {at} ms: {}", show(&slot));
                 }
             }
         }
@@ -246,7 +246,8 @@ fn in_both_versions_a_closing_server_has_no_numbers_once_its_entries_are_gone() 
         let closing: Vec<_> = views.iter().filter(|(_, view)| states(view)[2] == "closing").collect();
         let (first, last) = (closing.first().expect("it closes"), closing.last().expect("it closes"));
         assert!((5_012..8_100).contains(&first.0), "{name}: closing since {} ms", first.0);
-        let numbers = slots(&last.1).iter().flat_map(|slot| &slot.replicas);
+        let slots = slots(&last.1);
+        let numbers = slots.iter().flat_map(|slot| &slot.replicas);
         let mut of_victim = numbers.filter(|replica| replica.host == VICTIM).peekable();
         assert!(of_victim.peek().is_some(), "{name}: its partitions are still listed");
         assert!(of_victim.all(|replica| replica.position.is_none()), "{name} at {} ms", last.0);
@@ -255,8 +256,8 @@ fn in_both_versions_a_closing_server_has_no_numbers_once_its_entries_are_gone() 
 
 /// What a lookup on a partition would do at an instant of the recording.
 fn planned(view: &ClusterView, at: u64, partition: u32) -> Plan {
-    let located = Located { table: Arc::clone(&view.tables["TL"]), partition };
-    plan(&located, &Options::default(), view, &Traffic::default(), Moment::from_millis(at))
+    let slot = view.slot(&view.tables["TL"], partition);
+    plan(&slot, &Options::default(), view, &Traffic::default(), Moment::from_millis(at))
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn at_every_instant_the_first_choice_is_fit_and_as_fresh_as_any() {
     {
         for (at, view) in replay(sequence) {
             for partition in 0..6 {
-                let slot = &slots(&view)[partition as usize];
+                let slot = view.slot(&view.tables["TL"], partition);
                 let fit = |replica: &&ReplicaView| view.hosts[usize::from(replica.host)].state == HostState::Live;
                 let best = slot
                     .replicas
@@ -277,13 +278,13 @@ fn at_every_instant_the_first_choice_is_fit_and_as_fresh_as_any() {
                     .map(|p| p.current)
                     .max();
                 let plan = planned(&view, at, partition);
-                let Some(first) = plan.candidates.first() else { panic!("{name} at {at} ms: {}", show(slot)) };
+                let Some(first) = plan.candidates.first() else { panic!("{name} at {at} ms: {}", show(&slot)) };
                 let Some(best) = best else { continue };
                 let chosen = slot.replicas.iter().find(|replica| replica.host == first.host).unwrap();
-                assert!(fit(&chosen), "{name} at {at} ms, partition {partition}: {}", show(slot));
+                assert!(fit(&chosen), "{name} at {at} ms, partition {partition}: {}", show(&slot));
                 let position = chosen.position.expect("a choice with a position while one is known").current;
                 let written = i64::try_from(WRITTEN_MEANWHILE).unwrap();
-                assert!(position + written >= best, "{name} at {at} ms, partition {partition}: {}", show(slot));
+                assert!(position + written >= best, "{name} at {at} ms, partition {partition}: {}", show(&slot));
             }
         }
     }

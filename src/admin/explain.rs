@@ -1,10 +1,9 @@
 //! `POST /explain`: where a statement would go, and why.
 
 use super::millis;
-use crate::partition::Partition;
 use crate::route::{Located, Options, Traffic, locate, native_order, plan};
 use crate::sql::classify;
-use crate::view::{ClusterView, HostIndex, Moment, ReplicaView};
+use crate::view::{ClusterView, HostIndex, Moment, ReplicaView, SlotView};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -54,9 +53,10 @@ impl Question {
 }
 
 fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView, now: Moment) -> Value {
-    let plan = plan(located, options, view, &Traffic::default(), now);
-    let info = &located.table.info;
-    let host = |index| numbers(located, view, index, now);
+    let slot = view.slot(&located.table, located.partition);
+    let plan = plan(&slot, options, view, &Traffic::default(), now);
+    let info = &located.table;
+    let host = |index| numbers(&slot, view, index, now);
     let candidates: Vec<Value> = plan
         .candidates
         .iter()
@@ -86,13 +86,11 @@ fn with_reason(mut host: Map<String, Value>, reason: &str) -> Value {
 }
 
 /// A replica's numbers as they stand in the view.
-fn numbers(located: &Located, view: &ClusterView, index: HostIndex, now: Moment) -> Map<String, Value> {
+fn numbers(slot: &SlotView, view: &ClusterView, index: HostIndex, now: Moment) -> Map<String, Value> {
     let mut object = Map::new();
     let Some(host) = view.host(index) else { return object };
     object.insert("host".to_owned(), (*host.name).into());
     object.insert("state".to_owned(), host.state.as_str().into());
-    let slot = located.table.slots.get(slot_index(located.partition));
-    let Some(slot) = slot else { return object };
     if let Some(replica) = slot.replicas.iter().find(|replica| replica.host == index) {
         object.extend(replica_numbers(replica, slot.end, now));
     }
@@ -110,8 +108,4 @@ pub(super) fn replica_numbers(replica: &ReplicaView, end: Option<i64>, now: Mome
     object.insert("offsetLag".to_owned(), replica.lag(end).into());
     object.insert("ageMs".to_owned(), replica.age(now).map(millis).into());
     object
-}
-
-fn slot_index(partition: Partition) -> usize {
-    usize::try_from(partition).unwrap_or(usize::MAX)
 }

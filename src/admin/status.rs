@@ -1,7 +1,7 @@
 //! `GET /clusterStatus`: the whole view in ksqlDB's shape, with ages and states beside what the servers say.
 
 use super::millis;
-use crate::view::{ClusterView, HostIndex, HostState, HostView, Moment, Role, TableView};
+use crate::view::{ClusterView, HostIndex, HostState, HostView, Moment, Role, SlotView, TableInfo};
 use serde_json::{Map, Value, json};
 
 /// The view as JSON.
@@ -16,10 +16,11 @@ fn one(view: &ClusterView, index: HostIndex, host: &HostView, now: Moment) -> Va
     let mut lags = Map::new();
     let mut report_age = None;
     for table in view.tables.values() {
-        placements.insert(table.info.query_id.clone(), placement(table, index));
-        let (by_partition, age) = lag_by_partition(table, index, now);
+        let slots: Vec<SlotView> = view.slots(table).collect();
+        placements.insert(table.query_id.clone(), placement(table, &slots, index));
+        let (by_partition, age) = lag_by_partition(&slots, index, now);
         if !by_partition.is_empty() {
-            let key = format!("{}#{}", table.info.query_id, table.info.store);
+            let key = format!("{}#{}", table.query_id, table.store);
             lags.insert(key, json!({"size": by_partition.len(), "lagByPartition": by_partition}));
             report_age = report_age.or(age);
         }
@@ -36,17 +37,18 @@ fn one(view: &ClusterView, index: HostIndex, host: &HostView, now: Moment) -> Va
     })
 }
 
-fn placement(table: &TableView, index: HostIndex) -> Value {
+fn placement(table: &TableInfo, slots: &[SlotView], index: HostIndex) -> Value {
     let held = |role: Role| -> Vec<Value> {
-        let slots = table.slots.iter().enumerate();
         let partitions = slots
+            .iter()
+            .enumerate()
             .filter(|(_, slot)| slot.replicas.iter().any(|replica| replica.host == index && replica.role == role))
             .map(|(partition, _)| partition);
-        let topic = table.info.source_topics.first().map_or("", String::as_str);
+        let topic = table.source_topics.first().map_or("", String::as_str);
         partitions.map(|partition| json!({"topic": topic, "partition": partition})).collect()
     };
     let (active, standby) = (held(Role::Active), held(Role::Standby));
-    let stores = |held: &[Value]| if held.is_empty() { Vec::new() } else { vec![table.info.store.clone()] };
+    let stores = |held: &[Value]| if held.is_empty() { Vec::new() } else { vec![table.store.clone()] };
     json!({
         "activeStores": stores(&active),
         "activePartitions": active,
@@ -55,10 +57,10 @@ fn placement(table: &TableView, index: HostIndex) -> Value {
     })
 }
 
-fn lag_by_partition(table: &TableView, index: HostIndex, now: Moment) -> (Map<String, Value>, Option<u64>) {
+fn lag_by_partition(slots: &[SlotView], index: HostIndex, now: Moment) -> (Map<String, Value>, Option<u64>) {
     let mut lags = Map::new();
     let mut age = None;
-    for (partition, slot) in table.slots.iter().enumerate() {
+    for (partition, slot) in slots.iter().enumerate() {
         let Some(replica) = slot.replicas.iter().find(|replica| replica.host == index) else { continue };
         let Some(position) = replica.position else { continue };
         age = age.or(replica.age(now).map(millis));

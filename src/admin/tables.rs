@@ -1,7 +1,7 @@
 //! `GET /tables`: every routable table with the replicas of its partitions, and every other one with the reason.
 
 use super::explain::replica_numbers;
-use crate::view::{ClusterView, Moment, SlotView, TableView};
+use crate::view::{ClusterView, Moment, SlotView, TableInfo};
 use serde_json::{Map, Value, json};
 
 /// The tables as JSON.
@@ -11,8 +11,7 @@ pub(super) fn tables(view: &ClusterView, now: Moment) -> Value {
     json!({"tables": routed, "passedThrough": view.passed_through})
 }
 
-fn one(table: &TableView, view: &ClusterView, now: Moment) -> Value {
-    let info = &table.info;
+fn one(info: &TableInfo, view: &ClusterView, now: Moment) -> Value {
     let columns: Vec<&str> = info.key.columns.iter().map(|column| column.name.as_str()).collect();
     json!({
         "query": info.query_id,
@@ -20,7 +19,7 @@ fn one(table: &TableView, view: &ClusterView, now: Moment) -> Value {
         "sourceTopics": info.source_topics,
         "key": columns,
         "windowed": info.windowed,
-        "partitions": table.slots.iter().map(|slot| replicas(slot, view, now)).collect::<Vec<_>>(),
+        "partitions": view.slots(info).map(|slot| replicas(&slot, view, now)).collect::<Vec<_>>(),
     })
 }
 

@@ -16,7 +16,8 @@ pub fn emulate(args: &EmulateArgs) -> Result<(), Box<dyn Error>> {
     let ports = match args.port {
         0 => Vec::new(),
         first => {
-            (0..args.servers).map(|place| first.checked_add(place)).collect::<Option<_>>().ok_or("no such ports")?
+            let port = |place: u16| first.checked_add(place.checked_mul(10)?);
+            (0..args.servers).map(port).collect::<Option<_>>().ok_or("--port is too high for so many servers")?
         }
     };
     let cluster = ClusterConfig {

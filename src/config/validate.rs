@@ -119,6 +119,10 @@ fn peers(check: &mut Check<'_>, Config { peers, .. }: &Config) {
     if (peers.discovery == Discovery::Dns) != peers.dns_name.is_some() {
         check.fail("peers.dns_name", "belongs to discovery \"dns\", which needs it; set both or neither");
     }
+    let list_is_faulty = check.problems.iter().any(|problem| problem.key.starts_with("peers.static"));
+    if peers.discovery == Discovery::Static && peers.static_peers.is_empty() && !list_is_faulty {
+        check.fail("peers.static", "is empty, and discovery \"static\" needs every server; list them");
+    }
     if peers.discovery != Discovery::Static && !peers.static_peers.is_empty() {
         check.fail("peers.static", "needs discovery \"static\"; set it or remove the list");
     }

@@ -56,6 +56,9 @@ const FOLDED: usize = 256;
 /// How often a snapshot is made without news: reports age, and may become too old to be believed.
 const AGEING: Duration = Duration::from_secs(1);
 
+/// How long a name in `/clusterStatus` may be that of no known server before it is worth a line: at first every name is.
+const FOUND_BY_THEN: Duration = Duration::from_secs(15);
+
 /// Folds events and publishes.
 pub(super) struct Keeper {
     clock: Clock,
@@ -66,7 +69,8 @@ pub(super) struct Keeper {
     hosts: BTreeMap<HostName, HostMetrics>,
     heartbeats: Option<bool>,
     advice: OnChange<Vec<&'static str>>,
-    unroutable: OnChange<BTreeSet<String>>,
+    /// Names that are no known server, and since when, until that is said.
+    unroutable: (BTreeSet<String>, Option<Moment>),
     shared_names: OnChange<Vec<String>>,
 }
 
@@ -88,7 +92,7 @@ impl Keeper {
             hosts: BTreeMap::new(),
             heartbeats: None,
             advice: OnChange::default(),
-            unroutable: OnChange::default(),
+            unroutable: (BTreeSet::new(), None),
             shared_names: OnChange::default(),
         }
     }
@@ -104,14 +108,13 @@ impl Keeper {
                         return;
                     }
                     let news = folded.drain(..).fold(false, |news, event| self.fold(event) | news);
-                    if !news {
-                        self.publish_hosts();
-                        continue;
-                    }
+                    self.publish(news);
                 }
-                _ = ageing.tick() => {}
+                _ = ageing.tick() => {
+                    self.publish(true);
+                    self.measure_lags();
+                }
             }
-            self.publish();
         }
     }
 
@@ -196,37 +199,44 @@ impl Keeper {
         });
     }
 
-    fn publish_hosts(&self) {
-        let view = self.evidence.with_hosts(&self.published.load(), self.clock.now());
+    /// Makes a snapshot; where there is `news`, measures and says what changed too.
+    fn publish(&mut self, news: bool) {
+        let view = self.evidence.view(self.clock.now());
+        if news {
+            self.measure(&view);
+            self.say_states(&view);
+            self.say(&view);
+        }
         self.published.publish(view);
     }
 
-    fn publish(&mut self) {
-        let now = self.clock.now();
-        let view = self.evidence.view(now);
-        self.measure(&view, now);
-        self.say_states(&view);
-        self.say(&view);
-        self.published.publish(view);
+    /// Sets the gauges of lags, which takes a look at every slot.
+    fn measure_lags(&self) {
+        let (view, now) = (self.published.load(), self.clock.now());
+        let mut largest = vec![(0, Duration::ZERO); view.hosts.len()];
+        for slot in view.tables.values().flat_map(|table| view.slots(table)) {
+            for replica in &slot.replicas {
+                let (Some(lag), Some(age)) = (replica.lag(slot.end), replica.age(now)) else { continue };
+                if let Some(host) = largest.get_mut(usize::from(replica.host)) {
+                    *host = (host.0.max(lag), host.1.max(age));
+                }
+            }
+        }
+        for (host, (lag, age)) in view.hosts.iter().zip(largest) {
+            let Some(measured) = self.hosts.get(&host.name) else { continue };
+            measured.lag.set(lag as f64); // gauges are doubles; 2^53 records are beyond any log
+            measured.report_age.set(age.as_secs_f64());
+        }
     }
 
-    fn measure(&mut self, view: &ClusterView, now: Moment) {
+    fn measure(&mut self, view: &ClusterView) {
         self.hosts.retain(|name, _| view.hosts.iter().any(|host| host.name == *name));
-        for (index, host) in (0..).zip(&view.hosts) {
+        for host in &view.hosts {
             let metrics = &self.metrics;
             let measured =
                 self.hosts.entry(Arc::clone(&host.name)).or_insert_with(|| HostMetrics::new(metrics, &host.name));
             measured.set_state(host.state.as_str());
             measured.alive.set(f64::from(u8::from(host.state == HostState::Live)));
-            let slots = view.tables.values().flat_map(|table| &table.slots);
-            let held = slots.filter_map(|slot| {
-                let replica = slot.replicas.iter().find(|replica| replica.host == index)?;
-                Some((replica.lag(slot.end)?, replica.age(now)?))
-            });
-            let (mut lag, mut age) = (0, Duration::ZERO);
-            held.for_each(|(one_lag, one_age)| (lag, age) = (lag.max(one_lag), age.max(one_age)));
-            measured.lag.set(lag as f64); // gauges are doubles; 2^53 records are beyond any log
-            measured.report_age.set(age.as_secs_f64());
         }
         let capability = |name, on: bool| self.metrics.server_capability.with([name]).set(i64::from(on));
         capability("heartbeats", self.heartbeats == Some(true));
@@ -247,8 +257,8 @@ impl Keeper {
             let known = before.hosts.iter().find(|known| known.name == host.name);
             let from = known.map_or(HostState::Unknown, |known| known.state);
             if from != host.state {
-                let lasted = known.map(|known| view.made.since(known.since));
-                tracing::info!(host = %host.name, %from, to = %host.state, ?lasted, "server changed state");
+                let lasted_ms = known.map(|known| view.made.since(known.since).as_millis());
+                tracing::info!(host = %host.name, %from, to = %host.state, lasted_ms, "server changed state");
             }
         }
     }
@@ -259,8 +269,13 @@ impl Keeper {
             view.advice().iter().for_each(|advice| tracing::warn!("{advice}"));
         }
         let unroutable = self.evidence.unroutable();
-        if self.unroutable.update(unroutable.clone()).is_some() && !unroutable.is_empty() {
-            tracing::warn!(hosts = ?unroutable, "hosts in /clusterStatus under whose name no server answers");
+        if self.unroutable.0 != *unroutable {
+            self.unroutable = (unroutable.clone(), Some(view.made));
+        } else if self.unroutable.1.is_some_and(|since| view.made.since(since) >= FOUND_BY_THEN) {
+            self.unroutable.1 = None;
+            if !unroutable.is_empty() {
+                tracing::warn!(hosts = ?unroutable, "hosts in /clusterStatus under whose name no server answers");
+            }
         }
         let names = self.named.borrow().names.clone().into_iter();
         let (local, others): (Vec<_>, Vec<_>) = names.partition(|name| means_every_machine(name));

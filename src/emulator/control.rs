@@ -31,7 +31,8 @@ impl Control {
     /// # Errors
     /// The port cannot be bound.
     pub async fn start(cluster: &Cluster, port: u16) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let named = |cause: io::Error| io::Error::new(cause.kind(), format!("cannot listen on port {port}: {cause}"));
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(named)?;
         let address = listener.local_addr()?;
         let task = tokio::spawn(accept(listener, cluster.shared().clone()));
         Ok(Control { address, task })

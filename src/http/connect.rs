@@ -2,6 +2,7 @@
 
 use super::client::HttpVersion;
 use super::send_error::SendError;
+use crate::telemetry::Counted;
 use hyper::Uri;
 use hyper::http::uri::{Authority, Scheme};
 use hyper::service::Service;
@@ -9,6 +10,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use prometheus::IntGauge;
 use rustls::{ClientConfig, RootCertStore};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,8 @@ pub struct ClientSettings {
     pub http2_ping: Option<Duration>,
     /// TLS to `https` servers, its ALPN protocols not used; without it, no certificate is trusted.
     pub tls: Option<Arc<ClientConfig>>,
+    /// Where open connections are counted, of HTTP/1.1 and of HTTP/2. Default nowhere.
+    pub connections: Option<[IntGauge; 2]>,
 }
 
 impl Default for ClientSettings {
@@ -47,6 +51,7 @@ impl Default for ClientSettings {
             max_streams: 100,
             http2_ping: None,
             tls: None,
+            connections: None,
         }
     }
 }
@@ -94,6 +99,7 @@ pub(super) struct Connector {
     http1: TowerToHyperService<HttpsConnector<HttpConnector>>,
     http2: TowerToHyperService<HttpsConnector<HttpConnector>>,
     timeout: Duration,
+    connections: Option<[IntGauge; 2]>,
 }
 
 impl Connector {
@@ -110,6 +116,7 @@ impl Connector {
             http1: TowerToHyperService::new(https().enable_http1().wrap_connector(tcp.clone())),
             http2: TowerToHyperService::new(https().enable_http2().wrap_connector(tcp)),
             timeout: settings.connect_timeout,
+            connections: settings.connections.clone(),
         })
     }
 
@@ -122,6 +129,14 @@ impl Connector {
             Ok(connected) => connected.map_err(SendError::connect),
             Err(_) => Err(SendError::connect_timeout()),
         }
+    }
+}
+
+impl Connector {
+    /// Counts a connection until what is returned is dropped.
+    pub(super) fn count(&self, version: HttpVersion) -> Option<Counted> {
+        let [http1, http2] = self.connections.clone()?;
+        Some(Counted::in_gauge(if version == HttpVersion::Http1 { http1 } else { http2 }))
     }
 }
 

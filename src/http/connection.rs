@@ -186,7 +186,7 @@ mod tests {
         let serving = Serving {
             handler: Arc::new(handler),
             settings: Arc::new(ServerSettings { head_timeout: HEAD_TIMEOUT, ..ServerSettings::default() }),
-            info: ConnectionInfo::new(SocketAddr::from(([127, 0, 0, 1], 1)), DrainSignal::default(), None),
+            info: ConnectionInfo::new(SocketAddr::from(([127, 0, 0, 1], 1)), DrainSignal::default(), None, None),
         };
         tokio::spawn(serving.run(TokioIo::new(server)));
         client

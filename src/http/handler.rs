@@ -2,7 +2,9 @@
 
 use super::body::Body;
 use super::drain::DrainSignal;
+use crate::telemetry::Counted;
 use hyper::{Request, Response};
+use prometheus::IntGauge;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub struct ServerSettings {
     /// Largest body of an `Upgrade: h2c` request that is upgraded, as it is held in memory; a larger one is served as
     /// HTTP/1.1. Default 1 MiB.
     pub max_upgrade_body_bytes: usize,
+    /// Where open connections are counted. Default nowhere.
+    pub connections: Option<IntGauge>,
 }
 
 impl Default for ServerSettings {
@@ -43,6 +47,7 @@ impl Default for ServerSettings {
             max_streams: 200,
             http2_ping: None,
             max_upgrade_body_bytes: 1024 * 1024,
+            connections: None,
         }
     }
 }
@@ -81,11 +86,17 @@ struct Info {
     peer: SocketAddr,
     drain: DrainSignal,
     _slot: Option<OwnedSemaphorePermit>,
+    _counted: Option<Counted>,
 }
 
 impl ConnectionInfo {
-    pub(super) fn new(peer: SocketAddr, drain: DrainSignal, slot: Option<OwnedSemaphorePermit>) -> ConnectionInfo {
-        ConnectionInfo(Arc::new(Info { peer, drain, _slot: slot }))
+    pub(super) fn new(
+        peer: SocketAddr,
+        drain: DrainSignal,
+        slot: Option<OwnedSemaphorePermit>,
+        counted: Option<Counted>,
+    ) -> ConnectionInfo {
+        ConnectionInfo(Arc::new(Info { peer, drain, _slot: slot, _counted: counted }))
     }
 
     /// The client's address.

@@ -3,6 +3,7 @@
 use super::connection::Serving;
 use super::drain::DrainSignal;
 use super::handler::{ConnectionInfo, Handler, ServerSettings};
+use crate::telemetry::Counted;
 use hyper_util::rt::TokioIo;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
@@ -45,7 +46,8 @@ impl Server {
             loop {
                 let slot = self.free_slot().await;
                 let (stream, peer) = self.accept().await;
-                let info = ConnectionInfo::new(peer, drain.clone(), slot);
+                let counted = self.settings.connections.clone().map(Counted::in_gauge);
+                let info = ConnectionInfo::new(peer, drain.clone(), slot, counted);
                 let serving = Serving { handler: Arc::clone(&handler), settings: Arc::clone(&self.settings), info };
                 drain.spawn(serving.run(TokioIo::new(stream)));
             }

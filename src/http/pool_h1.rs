@@ -134,7 +134,9 @@ async fn dial(connector: &Connector, target: &Uri) -> Result<SendRequest<Body>, 
     let io = connector.connect(target, HttpVersion::Http1).await?;
     let (sender, connection) =
         http1::Builder::new().max_buf_size(BUFFER_BYTES).handshake(io).await.map_err(SendError::connect)?;
+    let counted = connector.count(HttpVersion::Http1);
     tokio::spawn(async move {
+        let _counted = counted;
         // Its errors reach whoever waits for a response; an idle connection's end needs no telling.
         let _ = connection.await;
     });

@@ -158,7 +158,9 @@ impl H2Pool {
             builder.keep_alive_interval(ping).keep_alive_timeout(ping).keep_alive_while_idle(true);
         }
         let (sender, connection) = builder.handshake(io).await.map_err(SendError::connect)?;
+        let counted = connector.count(HttpVersion::Http2);
         tokio::spawn(async move {
+            let _counted = counted;
             // Its errors reach the requests on it; an unused connection's end needs no telling.
             let _ = connection.await;
         });

@@ -1,8 +1,10 @@
 //! One exchange with one server, and what it brought back.
 
+use super::Proxy;
 use super::answer::{AnswerScanner, End};
 use super::guarded::Guarded;
 use super::hosts::Host;
+use super::request::QueryRequest;
 use crate::http::{Body, HttpVersion, Pool, ReadBody, Reuse, SendError, read_up_to};
 use crate::route::{Retry, Verdict, read_error, read_error_row};
 use bytes::Bytes;
@@ -103,6 +105,32 @@ pub(super) async fn exchange(
         }
         Ok(ReadBody::Whole { bytes, trailers: None }) => judge(head, bytes, sql),
         Ok(other) => Exchange::Final(Answer { head, body: other.into_body() }),
+    }
+}
+
+impl Proxy {
+    /// One exchange for a client, and notes what it says of the server; repeated on a new connection where a kept one
+    /// turned out to be dead.
+    pub(super) async fn exchange(
+        &self,
+        host: &Arc<Host>,
+        version: HttpVersion,
+        request: &QueryRequest,
+        body: &Bytes,
+        took: impl Fn(Duration),
+    ) -> Exchange {
+        let (sql, hold) = (request.envelope.sql(), self.settings.held_answer);
+        let send = |reuse| exchange(host, version, reuse, request.head.with_bytes(body.clone()), sql, hold, &took);
+        let exchanged = match send(Reuse::Allowed).await {
+            Exchange::Failed(failure) if failure.stale_connection => send(Reuse::Never).await,
+            other => other,
+        };
+        match &exchanged {
+            Exchange::Failed(failure) => self.note_failure(host, *failure),
+            Exchange::Retry(retry, _) => self.note_retry(host, *retry),
+            Exchange::Rows(_) | Exchange::Empty(_) | Exchange::Final(_) => {}
+        }
+        exchanged
     }
 }
 

@@ -84,7 +84,7 @@ impl Proxy {
         record: &mut Record,
     ) -> Result<(Response<Body>, Served), ProxyError> {
         let statement = classify(request.envelope.sql());
-        record.class = statement.class.as_str();
+        record.classify(statement.class.as_str());
         match statement.class {
             Class::Push => {
                 return Box::pin(self.push(&request.head, request.envelope.body().clone(), connection)).await;
@@ -101,7 +101,7 @@ impl Proxy {
         let mut trail = Trail::new(view.hosts.len(), Arc::clone(&self.metrics));
         let answered = match locate(&statement, &view) {
             Ok(located) => {
-                record.locate(&located.table.info.name, located.partition);
+                record.locate(&located.table.name, located.partition);
                 self.lookup(Lookup::new(self, &request, &statement, located), &mut trail).await
             }
             Err(reason) => {

@@ -1,6 +1,6 @@
 //! A keyed pull query on a materialised table: the plan, its attempts, and another round while the cluster moves.
 
-use super::attempt::{Answer, Exchange, Failure, exchange};
+use super::attempt::{Answer, Exchange, Failure};
 use super::prover::{Absence, Proof};
 use super::race::{Finish, Rules, Settled, Step, race};
 use super::reply::Served;
@@ -9,17 +9,17 @@ use super::stores::Store;
 use super::trail::Trail;
 use super::{Proxy, versions};
 use crate::error::ProxyError;
-use crate::http::Reuse;
-use crate::route::{Key, Located, Options, Plan, Traffic, key_literals, native_order, plan};
+use crate::route::{Key, Located, Options, Plan, Rejected, Rejection, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
 use crate::view::{Ask, ClusterView, HostView, Role};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
-/// First and longest pause between two rounds of attempts, when no new snapshot comes in between.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
+/// First and longest pause between two rounds of attempts, while nothing changes that would change the plan.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
 
 /// Servers that are given the plain request after all replicas: the local one, and another in case that one hangs.
 const NATIVE_STEPS: usize = 2;
@@ -40,7 +40,7 @@ pub(super) struct Lookup<'a, 'sql> {
 
 impl<'a, 'sql> Lookup<'a, 'sql> {
     pub fn new(proxy: &Proxy, request: &'a QueryRequest, statement: &'a Statement<'sql>, located: Located) -> Self {
-        let info = &located.table.info;
+        let info = &located.table;
         let max_offset_lag = request.envelope.max_offset_lag().or(proxy.settings.max_offset_lag);
         Lookup {
             request,
@@ -55,13 +55,13 @@ impl<'a, 'sql> Lookup<'a, 'sql> {
 
     /// The key, made only where it is wanted: for a proof, or as a canary.
     fn key(&self) -> Option<Key> {
-        Key::from_literals(&self.located.table.info, &self.literals)
+        Key::from_literals(&self.located.table, &self.literals)
     }
 
     /// Keeps the key as a canary: it exists, a row came. Windowed rows may vanish by themselves, so theirs are not kept.
     fn learn(&self) {
         let partition = self.located.partition;
-        if !self.located.table.info.windowed
+        if !self.located.table.windowed
             && self.store.wants_canary(partition)
             && let Some(key) = self.key()
         {
@@ -74,7 +74,7 @@ impl Proxy {
     /// Answers a lookup, or says why no replica could.
     pub(super) async fn lookup(
         &self,
-        mut lookup: Lookup<'_, '_>,
+        lookup: Lookup<'_, '_>,
         trail: &mut Trail,
     ) -> Result<(Answer, Served), ProxyError> {
         let begun = self.clock.now();
@@ -84,18 +84,20 @@ impl Proxy {
         let mut pause = PAUSE.0;
         loop {
             let view = self.published.load();
-            let (plan, traffic) = self.plan(&mut lookup, &view);
+            let (plan, traffic) = self.plan(&lookup, &view);
+            let decision = plan.candidates.first().map_or("native", |candidate| candidate.preference.as_str());
+            self.metrics.routing_decisions.with([decision]).inc();
             if plan.candidates.is_empty() && !plan.native {
                 return Err(self.bound_unmet(&lookup, &plan, &view));
             }
             match self.race_lookup(&lookup, (&plan, &traffic), &view, deadline, trail).await {
-                Finish::Answered(answer, step) => return Ok((answer, self.served(&lookup, &step, &view))),
+                Finish::Answered(answer, step) => return Ok((answer, self.served(&lookup, &step, &plan))),
                 Finish::Deadline => break,
                 Finish::Exhausted if !trail.may_pass() || self.clock.now() >= give_up => break,
                 Finish::Exhausted => {
                     self.ask(Ask::RefreshCatalogue);
                     tokio::select! {
-                        _ = changes.changed() => tokio::time::sleep(PAUSE.0).await,
+                        () = self.another_plan(&lookup, &plan, &mut changes) => {}
                         () = tokio::time::sleep(pause) => {}
                         () = tokio::time::sleep_until(deadline) => break,
                     }
@@ -103,20 +105,28 @@ impl Proxy {
                 }
             }
         }
-        self.give_up(&lookup, trail)
+        self.give_up(&lookup, trail, self.clock.now().since(begun))
     }
 
-    fn plan(&self, lookup: &mut Lookup<'_, '_>, view: &ClusterView) -> (Plan, Traffic) {
-        if let Some(table) = view.tables.get(&lookup.located.table.info.name) {
-            lookup.located.table = Arc::clone(table);
+    /// Completes when a new snapshot orders the replicas otherwise than `before`.
+    async fn another_plan(&self, lookup: &Lookup<'_, '_>, before: &Plan, changes: &mut watch::Receiver<u64>) {
+        while changes.changed().await.is_ok() {
+            let (plan, _) = self.plan(lookup, &self.published.load());
+            let order = |plan: &Plan| -> SmallVec<[_; 4]> {
+                plan.candidates.iter().map(|c| (c.host, c.preference, c.sees_absence)).collect()
+            };
+            if order(&plan) != order(before) {
+                return;
+            }
         }
+        std::future::pending().await // no more snapshots: the process is ending
+    }
+
+    fn plan(&self, lookup: &Lookup<'_, '_>, view: &ClusterView) -> (Plan, Traffic) {
         let last_served = lookup.store.last_served(lookup.located.partition);
         let traffic = self.hosts.traffic(view, last_served.as_ref());
-        let plan = plan(&lookup.located, &lookup.options, view, &traffic, self.clock.now());
-        self.metrics
-            .routing_decisions
-            .with([plan.candidates.first().map_or("native", |c| c.preference.as_str())])
-            .inc();
+        let slot = view.slot(&lookup.located.table, lookup.located.partition);
+        let plan = plan(&slot, &lookup.options, view, &traffic, self.clock.now());
         (plan, traffic)
     }
 
@@ -160,64 +170,38 @@ impl Proxy {
         let Some(host) = view.host(step.index) else {
             return (step, Settled::Failed(Failure { label: "unknown_host", unsent: true, stale_connection: false }));
         };
+        let (request, version) = (lookup.request, versions::upstream(lookup.request, host.version));
+        let body = if step.pin.is_some() { &lookup.pinned } else { request.envelope.body() };
         for _ in 0..=ASKED_AGAIN {
-            let empty = match self.exchange_lookup(lookup, &step, host).await {
+            let took = |took| lookup.store.took(took);
+            let empty = match self.exchange(&step.host, version, request, body, took).await {
                 Exchange::Empty(answer) => answer,
                 Exchange::Rows(answer) => {
                     lookup.learn();
                     return (step, Settled::Good(answer));
                 }
-                other => return (step, self.settle(other)),
+                other => return (step, Settled::from(other)),
             };
             let provers = if step.pin.is_some() { std::slice::from_ref(&step) } else { proving };
             match Box::pin(self.believe(lookup, &step, host, provers)).await {
                 Proof::Absent => return (step, Settled::Good(empty)),
                 Proof::Present => {}
-                Proof::Inconclusive | Proof::Unreadable => return (step, Settled::Unproven),
+                Proof::Behind => return (step, Settled::Unproven("behind")),
+                Proof::Inconclusive | Proof::Unreadable => return (step, Settled::Unproven("unproven")),
             }
         }
-        (step, Settled::Unproven)
+        (step, Settled::Unproven("unproven"))
     }
 
-    async fn exchange_lookup(&self, lookup: &Lookup<'_, '_>, step: &Step, host: &HostView) -> Exchange {
-        let request = lookup.request;
-        let version = versions::upstream(request, host.version);
-        let body = if step.pin.is_some() { lookup.pinned.clone() } else { request.envelope.body().clone() };
-        let sql = request.envelope.sql();
-        for reuse in [Reuse::Allowed, Reuse::Never] {
-            let outgoing = request.head.with_bytes(body.clone());
-            let took = |took| lookup.store.took(took);
-            let exchanged = exchange(&step.host, version, reuse, outgoing, sql, self.settings.held_answer, took).await;
-            match exchanged {
-                Exchange::Failed(failure) if failure.stale_connection && reuse == Reuse::Allowed => {}
-                Exchange::Failed(failure) => {
-                    self.note_failure(&step.host, failure);
-                    return Exchange::Failed(failure);
-                }
-                Exchange::Retry(retry, answer) => {
-                    self.note_retry(&step.host, retry);
-                    return Exchange::Retry(retry, answer);
-                }
-                other => return other,
-            }
-        }
-        Exchange::Failed(Failure { label: "closed", unsent: false, stale_connection: true })
-    }
-
-    fn settle(&self, exchange: Exchange) -> Settled {
-        match exchange {
-            Exchange::Rows(answer) | Exchange::Empty(answer) => Settled::Good(answer),
-            Exchange::Final(answer) => Settled::Final(answer),
-            Exchange::Retry(retry, answer) => Settled::Retry(retry, answer),
-            Exchange::Failed(failure) => Settled::Failed(failure),
-        }
-    }
-
-    /// Whether an empty answer is the truth, as far as the server's version leaves doubt.
+    /// Whether an empty answer is the truth: from a replica that holds all that was logged, as far as is known, and which
+    /// its server really read, where the server's version leaves doubt.
     async fn believe(&self, lookup: &Lookup<'_, '_>, step: &Step, host: &HostView, provers: &[Step]) -> Proof {
         if !self.settings.prove_absence {
             self.metrics.unproven_answers.inc();
             return Proof::Absent;
+        }
+        if !provers.is_empty() && !provers.iter().any(Step::sees_absence) {
+            return Proof::Behind;
         }
         match host.version {
             Some(version) if !version.checks_pins() && step.pin.is_some() => return Proof::Unreadable,
@@ -226,9 +210,12 @@ impl Proxy {
         }
         let (key, mut proof) = (lookup.key(), Proof::Unreadable);
         for prover in provers {
+            if !prover.sees_absence() {
+                continue;
+            }
             let absence = Absence {
                 host: Arc::clone(&prover.host),
-                table: Arc::clone(&lookup.located.table.info),
+                table: Arc::clone(&lookup.located.table),
                 store: Arc::clone(&lookup.store),
                 partition: lookup.located.partition,
                 head: lookup.request.head.clone(),
@@ -243,29 +230,30 @@ impl Proxy {
     }
 
     /// Notes who answered: for ties, and for reads that may have gone back in time.
-    fn served(&self, lookup: &Lookup<'_, '_>, step: &Step, view: &ClusterView) -> Served {
-        let partition = lookup.located.partition;
+    fn served(&self, lookup: &Lookup<'_, '_>, step: &Step, plan: &Plan) -> Served {
         if step.pin.is_some() {
-            let before = lookup.store.served(partition, &step.host.name);
-            let role = step.candidate.map(|candidate| candidate.role);
-            if let Some(before) = before
-                && role == Some(Role::Standby)
-                && view.hosts.iter().any(|host| host.name == before && host.state == crate::view::HostState::Dead)
-            {
-                self.metrics.reads_after_failover.inc();
-            }
+            lookup.store.served(lookup.located.partition, &step.host.name);
+        }
+        let lost = |rejected: &Rejected| rejected.role == Role::Active && rejected.reason != Rejection::OverBound;
+        if step.candidate.is_some_and(|c| c.role == Role::Standby) && plan.rejected.iter().any(lost) {
+            self.metrics.reads_after_failover.inc();
         }
         Served { host: Arc::clone(&step.host.name), candidate: step.candidate }
     }
 
     /// The last answer a server gave, else an error that names every host.
-    fn give_up(&self, lookup: &Lookup<'_, '_>, trail: &mut Trail) -> Result<(Answer, Served), ProxyError> {
-        let table = &lookup.located.table.info.name;
+    fn give_up(
+        &self,
+        lookup: &Lookup<'_, '_>,
+        trail: &mut Trail,
+        took: Duration,
+    ) -> Result<(Answer, Served), ProxyError> {
+        let table = &lookup.located.table.name;
         let partition = lookup.located.partition;
         if trail.met_unproven() {
             let message = format!(
-                "table {table}, partition {partition}: a server answered without rows, but no replica could prove in time \
-                 that the key is absent; met {}",
+                "table {table}, partition {partition}: a server answered without rows, but no replica could prove within \
+                 {took:.1?} that the key is absent; met {}",
                 trail.describe()
             );
             return Err(ProxyError::Unproven { message });
@@ -274,8 +262,7 @@ impl Proxy {
             Some((answer, host)) => Ok((answer, Served { host, candidate: None })),
             None => Err(ProxyError::Exhausted {
                 message: format!(
-                    "table {table}, partition {partition}: no replica answered within {:?}; met {}",
-                    self.settings.deadline,
+                    "table {table}, partition {partition}: no replica answered within {took:.1?}; met {}",
                     trail.describe()
                 ),
             }),
@@ -296,7 +283,7 @@ impl Proxy {
         ProxyError::BoundUnmet {
             message: format!(
                 "table {}, partition {}: no replica is within {} records; {}",
-                lookup.located.table.info.name,
+                lookup.located.table.name,
                 lookup.located.partition,
                 lookup.options.max_offset_lag.unwrap_or(u64::MAX),
                 if hosts.is_empty() { "no replica is known".to_owned() } else { hosts.join("; ") }

@@ -1,14 +1,13 @@
 //! Pull queries that the servers route themselves: the plain request, at another server when one cannot answer.
 
 use super::Proxy;
-use super::attempt::{Answer, Exchange, exchange};
+use super::attempt::Answer;
 use super::race::{Finish, Rules, Settled, Step, race};
 use super::reply::Served;
 use super::request::QueryRequest;
 use super::trail::Trail;
 use super::versions;
 use crate::error::ProxyError;
-use crate::http::Reuse;
 use crate::route::native_order;
 use crate::view::ClusterView;
 use std::sync::{Arc, PoisonError};
@@ -49,28 +48,10 @@ impl Proxy {
 
     async fn attempt_pull(&self, request: &QueryRequest, step: Step, view: &ClusterView) -> (Step, Settled) {
         let version = versions::upstream(request, view.host(step.index).and_then(|host| host.version));
-        let sql = request.envelope.sql();
-        let mut settled = Settled::Unproven;
-        for reuse in [Reuse::Allowed, Reuse::Never] {
-            let outgoing = request.head.with_bytes(request.envelope.body().clone());
-            let took = |took| self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
-            settled = match exchange(&step.host, version, reuse, outgoing, sql, self.settings.held_answer, took).await {
-                Exchange::Rows(answer) | Exchange::Empty(answer) => Settled::Good(answer),
-                Exchange::Final(answer) => Settled::Final(answer),
-                Exchange::Retry(retry, answer) => {
-                    self.note_retry(&step.host, retry);
-                    Settled::Retry(retry, answer)
-                }
-                Exchange::Failed(failure) => {
-                    self.note_failure(&step.host, failure);
-                    Settled::Failed(failure)
-                }
-            };
-            if !matches!(settled, Settled::Failed(failure) if failure.stale_connection) {
-                break;
-            }
-        }
-        (step, settled)
+        let body = request.envelope.body();
+        let took = |took| self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
+        let exchanged = self.exchange(&step.host, version, request, body, took).await;
+        (step, Settled::from(exchanged))
     }
 
     /// The attempt to make at a host of the view.

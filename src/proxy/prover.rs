@@ -31,6 +31,8 @@ pub(super) enum Proof {
     Inconclusive,
     /// The store could not be read; the next replica is to be asked.
     Unreadable,
+    /// The replica is not known to hold all that was logged: what it does not have may still exist.
+    Behind,
 }
 
 impl Proof {
@@ -41,6 +43,7 @@ impl Proof {
             Proof::Present => "present",
             Proof::Inconclusive => "inconclusive",
             Proof::Unreadable => "unreadable",
+            Proof::Behind => "behind",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! An attempt that exceeds its limit is not dropped: the next replica is asked beside it, and the first good answer wins.
 //! So a frozen server costs the limit, and a slow cluster loses nothing that it would have answered.
 
-use super::attempt::{Answer, Failure};
+use super::attempt::{Answer, Exchange, Failure};
 use super::hosts::Host;
 use super::trail::Trail;
 use crate::partition::Partition;
@@ -37,6 +37,13 @@ pub(super) struct Step {
     pub candidate: Option<Candidate>,
 }
 
+impl Step {
+    /// Whether what the replica does not have is absent; see [`Candidate::sees_absence`].
+    pub fn sees_absence(&self) -> bool {
+        self.candidate.is_some_and(|candidate| candidate.sees_absence)
+    }
+}
+
 /// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum Settled {
@@ -48,8 +55,20 @@ pub(super) enum Settled {
     Retry(Retry, Answer),
     /// No whole answer.
     Failed(Failure),
-    /// A clean empty answer whose emptiness could not be proven.
-    Unproven,
+    /// A clean empty answer whose emptiness could not be proven, and why.
+    Unproven(&'static str),
+}
+
+/// Where an empty answer needs no proof.
+impl From<Exchange> for Settled {
+    fn from(exchange: Exchange) -> Self {
+        match exchange {
+            Exchange::Rows(answer) | Exchange::Empty(answer) => Settled::Good(answer),
+            Exchange::Final(answer) => Settled::Final(answer),
+            Exchange::Retry(retry, answer) => Settled::Retry(retry, answer),
+            Exchange::Failed(failure) => Settled::Failed(failure),
+        }
+    }
 }
 
 /// How a race ended; made once a request, so that a large variant costs less than a box.
@@ -121,13 +140,13 @@ where
             biased;
             Some((step, settled)) = running.next() => {
                 unsent = matches!(settled, Settled::Failed(failure) if failure.unsent);
-                let limited = matches!(settled, Settled::Retry(Retry::Limited, _));
+                let useless = unsent || matches!(settled, Settled::Retry(Retry::Limited, _));
                 newest.take_if(|host| host.name == step.host.name); // it is not overdue any longer
                 if let Some(answer) = trail.settle(&step, settled) {
                     return Finish::Answered(answer, step);
                 }
-                if limited {
-                    steps.retain(|next| next.host.name != step.host.name); // a server at its limit is not asked twice
+                if useless {
+                    steps.retain(|next| next.host.name != step.host.name); // refused, or at its limit: not asked twice
                 }
             }
             () = &mut timer => {

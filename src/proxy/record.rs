@@ -2,7 +2,7 @@
 
 use crate::http::{Body, BodyEnd};
 use crate::partition::Partition;
-use crate::telemetry::{AccessRecord, Metrics};
+use crate::telemetry::{AccessRecord, Counted, Metrics};
 use crate::view::HostName;
 use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -21,7 +21,8 @@ pub(super) struct Record {
     client: SocketAddr,
     /// Method and path; only kept where records are logged.
     target: Option<(String, String)>,
-    pub class: &'static str,
+    class: &'static str,
+    in_flight: Counted,
     table: Option<(Arc<str>, Partition)>,
     pub served_by: Option<HostName>,
     pub lag: Option<u64>,
@@ -40,6 +41,7 @@ impl Record {
             client,
             target,
             class: NO_STATEMENT,
+            in_flight: Counted::in_gauge(metrics.requests_in_flight.with([NO_STATEMENT])),
             table: None,
             served_by: None,
             lag: None,
@@ -48,6 +50,12 @@ impl Record {
             refused: None,
             metrics,
         }
+    }
+
+    /// Notes the class of the request's statement.
+    pub fn classify(&mut self, class: &'static str) {
+        self.class = class;
+        self.in_flight = Counted::in_gauge(self.metrics.requests_in_flight.with([class]));
     }
 
     /// Notes the table and partition of a lookup, where records are logged.

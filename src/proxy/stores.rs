@@ -57,13 +57,13 @@ impl Store {
         self.slot(partition)?.last_served.clone()
     }
 
-    /// Notes who answered; returns the one before, if it was another.
-    pub fn served(&self, partition: u32, host: &HostName) -> Option<HostName> {
-        let mut slot = self.slot(partition)?;
-        if slot.last_served.as_ref() == Some(host) {
-            return None;
+    /// Notes who answered.
+    pub fn served(&self, partition: u32, host: &HostName) {
+        if let Some(mut slot) = self.slot(partition)
+            && slot.last_served.as_ref() != Some(host)
+        {
+            slot.last_served = Some(Arc::clone(host));
         }
-        slot.last_served.replace(Arc::clone(host))
     }
 
     /// Keys known to exist in the partition, newest first.

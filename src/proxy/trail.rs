@@ -52,7 +52,7 @@ impl Trail {
             Settled::Final(_) => ("final", "none"),
             Settled::Retry(retry, _) => ("retry", retry.as_str()),
             Settled::Failed(failure) => ("failed", failure.label),
-            Settled::Unproven => ("retry", "unproven"),
+            Settled::Unproven(why) => ("retry", *why),
         };
         self.metrics.attempts.with([result, reason]).inc();
         match settled {
@@ -66,7 +66,7 @@ impl Trail {
                 }
                 self.last = Some((retry, answer, Arc::clone(&step.host.name)));
             }
-            Settled::Unproven => self.unproven = true,
+            Settled::Unproven(_) => self.unproven = true,
             Settled::Failed(_) => {}
         }
         self.met.push((Arc::clone(&step.host.name), reason));
@@ -88,12 +88,20 @@ impl Trail {
         self.last.take().map(|(_, answer, host)| (answer, host))
     }
 
-    /// Each server and what was met there, for people.
+    /// Each server and what was met there, each once, for people.
     pub fn describe(&self) -> String {
         let mut text = String::new();
-        for (host, met) in &self.met {
-            let _ = write!(text, "{}{host}: {met}", if text.is_empty() { "" } else { ", " }); // writing to a String cannot fail
+        let mut told: Vec<&(HostName, &'static str)> = Vec::new();
+        for one in &self.met {
+            if told.contains(&one) {
+                continue;
+            }
+            told.push(one);
+            let times = self.met.iter().filter(|other| *other == one).count();
+            let separator = if text.is_empty() { "" } else { ", " };
+            let often = if times > 1 { format!(" ({times} times)") } else { String::new() };
+            let _ = write!(text, "{separator}{}: {}{often}", one.0, one.1); // writing to a String cannot fail
         }
-        text
+        if text.is_empty() { "no server".to_owned() } else { text }
     }
 }

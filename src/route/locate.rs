@@ -2,7 +2,7 @@
 
 use crate::partition::Partition;
 use crate::sql::{Class, Literal, Statement};
-use crate::view::{ClusterView, TableView};
+use crate::view::{ClusterView, TableInfo};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Located {
     /// The table.
-    pub table: Arc<TableView>,
+    pub table: Arc<TableInfo>,
     /// The partition of the key.
     pub partition: Partition,
 }
@@ -72,8 +72,7 @@ pub fn locate(statement: &Statement<'_>, view: &ClusterView) -> Result<Located, 
         });
     };
     let literals = key_literals(statement, table)?;
-    let info = &table.info;
-    let partition = info.key.partition(&literals, info.partitions).map_err(|_| PassReason::KeyNotComputable)?;
+    let partition = table.key.partition(&literals, table.partitions).map_err(|_| PassReason::KeyNotComputable)?;
     Ok(Located { table: Arc::clone(table), partition })
 }
 
@@ -83,10 +82,10 @@ pub fn locate(statement: &Statement<'_>, view: &ClusterView) -> Result<Located, 
 /// [`PassReason::NotTheKey`] if not.
 pub fn key_literals<'s, 'a>(
     statement: &'s Statement<'a>,
-    table: &TableView,
+    table: &TableInfo,
 ) -> Result<SmallVec<[&'s Literal<'a>; 2]>, PassReason> {
-    let columns = &table.info.key.columns;
-    if statement.keys.len() != columns.len() || (!statement.windows.is_empty() && !table.info.windowed) {
+    let columns = &table.key.columns;
+    if statement.keys.len() != columns.len() || (!statement.windows.is_empty() && !table.windowed) {
         return Err(PassReason::NotTheKey);
     }
     columns

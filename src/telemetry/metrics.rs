@@ -62,7 +62,7 @@ metrics! {
     pub retries_refused: IntCounter, "retries_refused_total", [], "Retries that the retry budget did not allow.";
     pub absence_proofs: Family<IntCounterVec, 2>, "absence_proofs_total", ["method", "result"], "Proofs that an empty answer is one, by method and result.";
     pub unproven_answers: IntCounter, "unproven_answers_total", [], "Empty answers given without proof, because absence.mode is trust.";
-    pub reads_after_failover: IntCounter, "reads_after_failover_total", [], "Reads answered by the standby of a dead active; they may be older than an earlier read.";
+    pub reads_after_failover: IntCounter, "reads_after_failover_total", [], "Reads answered by a standby while its active cannot be asked; they may be older than an earlier read.";
     pub client_connections: IntGauge, "client_connections", [], "Connections open on the client port.";
     pub upstream_connections: Family<IntGaugeVec, 1>, "upstream_connections", ["protocol"], "Connections open to servers, by protocol.";
     pub(super) host_lag: GaugeVec, "host_lag_records", ["host"], "Largest offset lag of a host over its slots, in changelog records.";

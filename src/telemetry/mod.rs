@@ -12,4 +12,4 @@ pub use family::{Family, MetricSpec};
 pub use hosts::HostMetrics;
 pub use log::{InitError, LogOptions, init, subscriber};
 pub use metrics::{METRICS, Metrics};
-pub use state::{LoopHealth, OnChange};
+pub use state::{Counted, LoopHealth, OnChange};

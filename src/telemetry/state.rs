@@ -1,7 +1,7 @@
 //! One log line per change of state, never one per failure.
 
 use super::Metrics;
-use prometheus::{Gauge, IntCounter};
+use prometheus::{Gauge, IntCounter, IntGauge};
 use std::fmt::Display;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +18,24 @@ impl<T: PartialEq> OnChange<T> {
     /// Takes the state of now; the one before when it differs, `Some(None)` the first time.
     pub fn update(&mut self, state: T) -> Option<Option<T>> {
         if self.0.as_ref() == Some(&state) { None } else { Some(self.0.replace(state)) }
+    }
+}
+
+/// Counts one in a gauge for as long as it lives.
+#[derive(Debug)]
+pub struct Counted(IntGauge);
+
+impl Counted {
+    /// Counts from now on.
+    pub fn in_gauge(gauge: IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

@@ -1,10 +1,10 @@
 //! Folds what arrives into what is believed.
 
-use super::placement::{Agreement, Placement, agree};
+use super::placement::Placement;
 use super::report::Reports;
 use super::{
-    Catalogue, ClusterStatus, ClusterView, HostIndex, HostName, HostState, HostView, Interval, Liveness,
-    LivenessSettings, Moment, Probe, ReplicaView, Role, ServerVersion, SlotView, TableInfo, TableView,
+    Catalogue, ClusterStatus, ClusterView, HostName, HostState, HostView, Interval, Liveness, LivenessSettings, Moment,
+    Probe, ServerVersion, TableInfo, Told,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -52,8 +52,8 @@ struct Host {
     incarnation: Option<i64>,
     /// Its own placement shows nothing although others place partitions there.
     closing: bool,
-    reports: Reports,
-    placement: Option<Placement>,
+    reports: Arc<Reports>,
+    placement: Option<Arc<Placement>>,
 }
 
 /// Everything this sidecar knows, in the form in which it arrives.
@@ -61,6 +61,8 @@ struct Host {
 pub struct Evidence {
     settings: Settings,
     catalogue: Option<Arc<Catalogue>>,
+    tables: Arc<HashMap<String, Arc<TableInfo>>>,
+    passed_through: Arc<HashMap<String, &'static str>>,
     standby_reads: Option<bool>,
     hosts: Vec<Host>,
     unroutable: BTreeSet<String>,
@@ -69,7 +71,15 @@ pub struct Evidence {
 impl Evidence {
     /// Nothing known yet.
     pub fn new(settings: Settings) -> Self {
-        Evidence { settings, catalogue: None, standby_reads: None, hosts: Vec::new(), unroutable: BTreeSet::new() }
+        Evidence {
+            settings,
+            catalogue: None,
+            tables: Arc::default(),
+            passed_through: Arc::default(),
+            standby_reads: None,
+            hosts: Vec::new(),
+            unroutable: BTreeSet::new(),
+        }
     }
 
     /// Sets the servers to know; those already known keep what is known of them.
@@ -87,6 +97,9 @@ impl Evidence {
 
     /// Sets what `/ksql` told.
     pub fn set_catalogue(&mut self, catalogue: Arc<Catalogue>) {
+        let tables = catalogue.tables.iter().map(|table| (table.name.clone(), Arc::clone(table)));
+        self.tables = Arc::new(tables.collect());
+        self.passed_through = Arc::new(catalogue.passed_through.iter().cloned().collect());
         self.catalogue = Some(catalogue);
     }
 
@@ -109,7 +122,7 @@ impl Evidence {
         let before = host.liveness.probe(probe, sent, now, &settings)?;
         let after = host.liveness.state();
         if after == HostState::Live && before != HostState::Unknown {
-            host.reports.revive();
+            Arc::make_mut(&mut host.reports).revive();
             host.closing = false;
         }
         Some((before, after))
@@ -151,7 +164,11 @@ impl Evidence {
             }
             if status.host_alive {
                 let age = observation.own_report_age.filter(|_| name == observation.asked).unwrap_or_default();
-                host.reports.accept(&status.host_store_lags, &catalogue.tables, observation.made.to.back(age));
+                Arc::make_mut(&mut host.reports).accept(
+                    &status.host_store_lags,
+                    &catalogue.tables,
+                    observation.made.to.back(age),
+                );
             }
         }
         self.replace_placement(observation.asked, placement);
@@ -171,7 +188,7 @@ impl Evidence {
         }
         if let Some(host) = self.host_mut(asked) {
             host.closing = placement.by_query.is_empty() && placed_elsewhere;
-            host.placement = Some(placement);
+            host.placement = Some(Arc::new(placement));
         }
     }
 
@@ -187,7 +204,7 @@ impl Evidence {
                     None => old.standbys.contains(active),
                 };
                 if took_over && let Some(host) = self.host_mut(active) {
-                    host.reports.unsettle(query_id, partition as u32);
+                    Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32);
                 }
             }
         }
@@ -195,62 +212,22 @@ impl Evidence {
 
     /// Makes the snapshot of now.
     pub fn view(&self, now: Moment) -> ClusterView {
-        let catalogue = self.catalogue.clone().unwrap_or_default();
-        let fresh = self.fresh_placements(now);
-        let lag_reporting = self.hosts.iter().any(|host| host.believable(now, &self.settings));
+        let horizon = now.back(self.settings.max_report_age);
+        let live = || self.hosts.iter().filter(|host| host.liveness.state() == HostState::Live);
+        let mut placements: Vec<_> = live().filter_map(|h| h.placement.clone()).filter(|p| p.at >= horizon).collect();
+        placements.sort_by_key(|placement| std::cmp::Reverse(placement.at));
+        let young = |host: &Host| host.reports.newest().is_some_and(|report| report.made.to >= horizon);
         ClusterView {
             made: now,
             hosts: self.hosts.iter().map(Host::view).collect(),
-            tables: catalogue.tables.iter().map(|info| (info.name.clone(), self.table(info, &fresh, now))).collect(),
-            passed_through: catalogue.passed_through.iter().cloned().collect(),
+            tables: Arc::clone(&self.tables),
+            passed_through: Arc::clone(&self.passed_through),
             catalogue_known: self.catalogue.is_some(),
-            lag_reporting,
+            lag_reporting: live().any(young),
             standby_reads: self.standby_reads,
             max_report_age: self.settings.max_report_age,
+            told: Told { reports: self.hosts.iter().map(|host| Arc::clone(&host.reports)).collect(), placements },
         }
-    }
-
-    /// `view` with the servers as they are now and everything else as it was: probes arrive more often than reports.
-    pub fn with_hosts(&self, view: &ClusterView, now: Moment) -> ClusterView {
-        ClusterView { made: now, hosts: self.hosts.iter().map(Host::view).collect(), ..view.clone() }
-    }
-
-    /// The views of servers that are alive, newest first.
-    fn fresh_placements(&self, now: Moment) -> Vec<&Placement> {
-        let horizon = now.back(self.settings.max_report_age);
-        let alive = self.hosts.iter().filter(|host| host.liveness.state() == HostState::Live);
-        let mut fresh: Vec<_> = alive.filter_map(|h| h.placement.as_ref()).filter(|p| p.at >= horizon).collect();
-        fresh.sort_by_key(|placement| std::cmp::Reverse(placement.at));
-        fresh
-    }
-
-    fn table(&self, info: &Arc<TableInfo>, fresh: &[&Placement], now: Moment) -> Arc<TableView> {
-        let query_id: Arc<str> = Arc::from(info.query_id.as_str());
-        let slots = (0..info.partitions.get()).map(|partition| self.slot(&query_id, partition, fresh, now)).collect();
-        Arc::new(TableView { info: Arc::clone(info), slots })
-    }
-
-    fn slot(&self, query_id: &Arc<str>, partition: u32, fresh: &[&Placement], now: Moment) -> SlotView {
-        let agreement = agree(fresh, query_id, partition as usize);
-        let mut slot = SlotView::default();
-        for (index, host) in self.hosts.iter().enumerate() {
-            let index = index as HostIndex;
-            let replica = host.replica(index, query_id, partition, &agreement);
-            let Some(replica) = replica else { continue };
-            if host.believable(now, &self.settings)
-                && let Some(position) = replica.position
-            {
-                slot.end = slot.end.max(Some(position.end));
-                let earlier = host.reports.previous().and_then(|r| r.position(query_id, partition as usize));
-                slot.interval_writes = slot.interval_writes.max(earlier.map_or(0, |e| position.end - e.end));
-            }
-            slot.replicas.push(replica);
-        }
-        if slot.replicas.is_empty() {
-            // every server runs every query: one of them has it, or will in a moment
-            slot.replicas.extend((0..self.hosts.len()).map(|index| ReplicaView::unplaced(index as HostIndex)));
-        }
-        slot
     }
 
     fn host_mut(&mut self, name: &str) -> Option<&mut Host> {
@@ -266,7 +243,7 @@ impl Host {
             version: None,
             incarnation: None,
             closing: false,
-            reports: Reports::settled(),
+            reports: Arc::new(Reports::settled()),
             placement: None,
         }
     }
@@ -274,39 +251,10 @@ impl Host {
     /// Notes the incarnation of its process; a new one begins its reports anew.
     fn recognise(&mut self, incarnation: i64) {
         if self.incarnation.is_some_and(|known| known != incarnation) {
-            self.reports.restart();
+            self.reports = Arc::default();
             self.placement = None;
         }
         self.incarnation = Some(incarnation);
-    }
-
-    /// Whether its numbers are numbers: it is alive and its report is not too old.
-    fn believable(&self, now: Moment, settings: &Settings) -> bool {
-        self.liveness.state() == HostState::Live
-            && self.reports.newest().is_some_and(|report| now.since(report.made.to) <= settings.max_report_age)
-    }
-
-    fn replica(
-        &self,
-        index: HostIndex,
-        query_id: &Arc<str>,
-        partition: u32,
-        agreement: &Agreement<'_>,
-    ) -> Option<ReplicaView> {
-        let newest = self.reports.newest();
-        let position = newest.and_then(|report| report.position(query_id, partition as usize));
-        let role = agreement.claims.and_then(|claims| claims.role(&self.spec.name));
-        if role.is_none() && position.is_none() {
-            return None;
-        }
-        Some(ReplicaView {
-            host: index,
-            role: role.unwrap_or(Role::Unplaced),
-            agreed: role == Some(Role::Active) && agreement.active_agreed,
-            position,
-            reported: position.and(newest).map(|report| report.made.to),
-            settled: self.reports.is_settled(query_id, partition),
-        })
     }
 
     fn view(&self) -> HostView {

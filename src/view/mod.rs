@@ -10,6 +10,7 @@ mod peer;
 mod placement;
 mod published;
 mod report;
+mod slot;
 mod snapshot;
 mod status;
 mod table;
@@ -22,7 +23,8 @@ pub use liveness::{Liveness, LivenessSettings, Probe};
 pub use peer::{Ask, Heartbeat, MESSAGE_VERSION, PeerLag};
 pub use placement::Role;
 pub use published::{OwnObservation, Published};
-pub use snapshot::{ClusterView, ReplicaView, SlotView, TableView};
+pub use slot::{ReplicaView, SlotView};
+pub use snapshot::{ClusterView, Told};
 pub use status::{
     ClusterStatus, HostStatus, HostStoreLags, Members, Position, QueryPlacement, StoreLags, Text, TopicPartition,
 };

@@ -101,7 +101,7 @@ pub(super) struct Agreement<'a> {
 /// Merges views, given newest first.
 ///
 /// The rule for actives: at least two views (all, if fewer) name the host, and none newer than those names another.
-pub(super) fn agree<'a>(views: &[&'a Placement], query_id: &str, partition: usize) -> Agreement<'a> {
+pub(super) fn agree<'a>(views: &'a [Arc<Placement>], query_id: &str, partition: usize) -> Agreement<'a> {
     let mut all = views.iter().filter_map(|view| view.claims(query_id, partition));
     let Some(newest) = all.next() else { return Agreement::default() };
     let others: SmallVec<[&Claims; 8]> = all.collect();
@@ -113,25 +113,24 @@ pub(super) fn agree<'a>(views: &[&'a Placement], query_id: &str, partition: usiz
 mod tests {
     use super::*;
 
-    fn view(at: u64, active: Option<&str>, standbys: &[&str]) -> Placement {
+    fn view(at: u64, active: Option<&str>, standbys: &[&str]) -> Arc<Placement> {
         let claims = Claims {
             active: active.map(HostName::from),
             standbys: standbys.iter().map(|s| HostName::from(*s)).collect(),
         };
-        Placement { at: Moment::from_millis(at), by_query: HashMap::from([(Arc::from("Q"), vec![claims])]) }
+        Arc::new(Placement { at: Moment::from_millis(at), by_query: HashMap::from([(Arc::from("Q"), vec![claims])]) })
     }
 
     #[test]
     fn an_active_is_believed_when_two_views_name_it_and_no_newer_one_another() {
-        let cases: [(&[Placement], Option<&str>, bool); 5] = [
-            (&[view(9, Some("a"), &["b"])], Some("a"), true),
-            (&[view(9, Some("a"), &[]), view(8, Some("a"), &[])], Some("a"), true),
-            (&[view(9, Some("b"), &[]), view(8, Some("a"), &[]), view(7, Some("a"), &[])], Some("b"), false),
-            (&[view(9, None, &[]), view(8, Some("a"), &[])], Some("a"), true),
-            (&[view(9, None, &["b"]), view(8, Some("a"), &[])], None, false),
+        let cases = [
+            (vec![view(9, Some("a"), &["b"])], Some("a"), true),
+            (vec![view(9, Some("a"), &[]), view(8, Some("a"), &[])], Some("a"), true),
+            (vec![view(9, Some("b"), &[]), view(8, Some("a"), &[]), view(7, Some("a"), &[])], Some("b"), false),
+            (vec![view(9, None, &[]), view(8, Some("a"), &[])], Some("a"), true),
+            (vec![view(9, None, &["b"]), view(8, Some("a"), &[])], None, false),
         ];
         for (views, active, agreed) in cases {
-            let views: Vec<&Placement> = views.iter().collect();
             let agreement = agree(&views, "Q", 0);
             assert_eq!(agreement.claims.and_then(|c| c.active.as_deref()), active);
             assert_eq!(agreement.active_agreed, agreed, "{views:?}");

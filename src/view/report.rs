@@ -33,15 +33,18 @@ impl Report {
     }
 }
 
-/// All reports of one host within one incarnation of its process.
+/// All reports of one host within one incarnation of its process; by default of a new one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    kept: VecDeque<Report>,
+    kept: VecDeque<Arc<Report>>,
     /// Reports made since the host started, came back from a pause or was first seen.
     since_revival: u32,
     /// Slots whose numbers began anew, with the count of reports since then; a slot not listed is settled.
-    young: HashMap<(Arc<str>, u32), u32>,
+    young: HashMap<Slot, u32>,
 }
+
+/// Query id and partition.
+type Slot = (Arc<str>, u32);
 
 impl Reports {
     /// The history of a host that this sidecar sees for the first time: nothing is held against it.
@@ -50,16 +53,11 @@ impl Reports {
     }
 
     pub fn newest(&self) -> Option<&Report> {
-        self.kept.back()
+        self.kept.back().map(Arc::as_ref)
     }
 
     pub fn previous(&self) -> Option<&Report> {
-        self.kept.len().checked_sub(2).and_then(|i| self.kept.get(i))
-    }
-
-    /// Forgets everything: the process is another one.
-    pub fn restart(&mut self) {
-        *self = Reports::default();
+        self.kept.len().checked_sub(2).and_then(|i| self.kept.get(i)).map(Arc::as_ref)
     }
 
     /// Demands fresh reports after a pause; positions stay, they are lower bounds still.
@@ -72,9 +70,8 @@ impl Reports {
         self.young.insert((Arc::clone(query_id), partition), 0);
     }
 
-    pub fn is_settled(&self, query_id: &Arc<str>, partition: u32) -> bool {
-        self.since_revival >= SETTLED
-            && (self.young.is_empty() || !self.young.contains_key(&(Arc::clone(query_id), partition)))
+    pub fn is_settled(&self, query_id: &str, partition: u32) -> bool {
+        self.since_revival >= SETTLED && !self.young.keys().any(|(query, p)| *p == partition && **query == *query_id)
     }
 
     /// Takes in a report unless it is one already known; `made_at` is the latest moment at which it can have been made.
@@ -95,13 +92,13 @@ impl Reports {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(report);
+        self.kept.push_back(Arc::new(report));
         true
     }
 }
 
 /// Counts the new report for every young slot, and makes those young that appeared or whose position fell.
-fn age(young: &mut HashMap<(Arc<str>, u32), u32>, before: &Report, report: &Report) {
+fn age(young: &mut HashMap<Slot, u32>, before: &Report, report: &Report) {
     young.retain(|_, count| {
         *count += 1;
         *count < SETTLED

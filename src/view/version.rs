@@ -7,9 +7,10 @@ use std::fmt;
 /// Standalone releases map to the platform release that was cut from the same branch: 0.23 is 7.1, 0.29 is 7.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerVersion {
-    major: u16,
-    minor: u16,
-    patch: u16,
+    /// On that scale.
+    scale: (u16, u16),
+    /// As the server tells it.
+    told: (u16, u16, u16),
 }
 
 /// Standalone minor versions and the platform release of the same branch, newest first.
@@ -31,15 +32,15 @@ impl ServerVersion {
         let mut parts = text.trim().trim_start_matches('v').split(['.', '-', '+']).map(|p| p.parse::<u16>().ok());
         let (major, minor) = (parts.next()??, parts.next()??);
         let patch = parts.next().flatten().unwrap_or(0);
-        if major > 0 {
-            return Some(ServerVersion { major, minor, patch });
-        }
-        let (_, _, (major, minor)) = STANDALONE.iter().find(|(m, p, _)| (minor, patch) >= (*m, *p))?;
-        Some(ServerVersion { major: *major, minor: *minor, patch: 0 })
+        let scale = match major {
+            0 => STANDALONE.iter().find(|(m, p, _)| (minor, patch) >= (*m, *p))?.2,
+            _ => (major, minor),
+        };
+        Some(ServerVersion { scale, told: (major, minor, patch) })
     }
 
     fn at_least(self, major: u16, minor: u16) -> bool {
-        (self.major, self.minor) >= (major, minor)
+        self.scale >= (major, minor)
     }
 
     /// Whether a pull query can be pinned to a partition on `/query`.
@@ -70,7 +71,8 @@ impl ServerVersion {
 
 impl fmt::Display for ServerVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+        let (major, minor, patch) = self.told;
+        write!(f, "{major}.{minor}.{patch}")
     }
 }
 
@@ -81,18 +83,19 @@ mod tests {
     #[test]
     fn standalone_releases_map_to_the_platform_release_of_their_branch() {
         for (text, expected) in [
-            ("0.29.0", "7.5.0"),
-            ("0.28.2", "7.3.0"),
-            ("0.27.1", "7.2.0"),
-            ("0.27.2", "7.3.0"),
-            ("0.23.1", "7.1.0"),
-            ("0.10.0", "6.0.0"),
-            ("7.4.0", "7.4.0"),
-            ("8.0.1-ccs", "8.0.1"),
-            ("v7.9", "7.9.0"),
+            ("0.29.0", (7, 5)),
+            ("0.28.2", (7, 3)),
+            ("0.27.1", (7, 2)),
+            ("0.27.2", (7, 3)),
+            ("0.23.1", (7, 1)),
+            ("0.10.0", (6, 0)),
+            ("7.4.0", (7, 4)),
+            ("8.0.1-ccs", (8, 0)),
+            ("v7.9", (7, 9)),
         ] {
-            assert_eq!(ServerVersion::parse(text).map(|v| v.to_string()).as_deref(), Some(expected), "{text}");
+            assert_eq!(ServerVersion::parse(text).map(|v| v.scale), Some(expected), "{text}");
         }
+        assert_eq!(ServerVersion::parse("0.29.0-rc1").map(|v| v.to_string()).as_deref(), Some("0.29.0"));
         assert_eq!(ServerVersion::parse("unknown"), None);
         assert_eq!(ServerVersion::parse(""), None);
     }

@@ -11,8 +11,8 @@ use ksqldb_sidecar::partition::{KeySchema, Partitions};
 use ksqldb_sidecar::proxy::{Proxy, Settings};
 use ksqldb_sidecar::telemetry::Metrics;
 use ksqldb_sidecar::view::{
-    Catalogue, ClusterStatus, Evidence, HostSpec, Interval, LivenessSettings, Moment, Observation, Probe, Published,
-    ServerVersion, TableInfo,
+    Catalogue, ClusterStatus, Evidence, HostSpec, HostState, Interval, LivenessSettings, Moment, Observation, Probe,
+    Published, ServerVersion, TableInfo,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -221,6 +221,17 @@ impl Stage {
         let (now, addresses) = (self.clock.now(), fakes.iter().map(|fake| fake.address).collect::<Vec<_>>());
         let evidence = evidence(&addresses, self.version.as_deref(), self.table.clone(), now);
         self.published.publish(evidence.view(now));
+    }
+
+    /// Makes the proxy believe that of the servers last seen only these are alive.
+    pub fn see_only(&self, fakes: &[&Fake]) {
+        let mut view = (*self.published.load()).clone();
+        for host in &mut view.hosts {
+            if !fakes.iter().any(|fake| fake.address.to_string() == *host.name) {
+                host.state = HostState::Dead;
+            }
+        }
+        self.published.publish(view);
     }
 
     /// Asks one statement on `/query`: status and body.

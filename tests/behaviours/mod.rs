@@ -7,6 +7,7 @@ mod races;
 mod streams;
 
 use self::harness::{Fake, Reply, Stage, settings};
+use ksqldb_sidecar::proxy::Settings;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -226,9 +227,49 @@ async fn b10_b20_a_bound_is_kept_or_refused_with_every_host_and_its_reason() {
             "no server takes it on /query-stream: {seen}"
         );
     }
+    stage.see_only(&[&standby]);
+    let refused = stage.post("/query-stream", body("5")).await;
+    assert_eq!((refused.status().as_u16(), refused.headers().contains_key("retry-after")), (503, true));
+    let text = refused.text().await.unwrap();
+    for part in
+        ["no replica is within 5 records", &format!("{} (standby): over_bound, lag 10 records", standby.address)]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(stage.post("/query-stream", body("10")).await.status(), 200);
+    stage.see(&[&active, &standby]);
     let nonsense = stage.post("/query-stream", body("\"x\"")).await;
     assert_eq!(nonsense.status(), 200, "nonsense is the server's to refuse");
     assert!(active.asked().last().unwrap().body.contains("max.allowed"));
+}
+
+#[tokio::test]
+async fn b40_every_read_from_the_standby_of_a_lost_active_is_counted() {
+    let (active, standby) = (good(), good());
+    let stage = Stage::set(&[&active, &standby], Some("0.29.0"), "K STRING");
+    assert_eq!(stage.query(LOOKUP).await.0, 200);
+    assert_eq!(stage.counted("reads_after_failover_total"), 0);
+    stage.see_only(&[&standby]);
+    for reads in 1..=3 {
+        assert_eq!(stage.query(LOOKUP).await.0, 200);
+        assert_eq!(stage.counted("reads_after_failover_total"), reads);
+    }
+    assert_eq!(standby.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn with_every_server_down_a_read_fails_after_few_attempts_with_a_short_reason() {
+    let fakes = [Fake::refusing(), Fake::refusing(), Fake::refusing()];
+    let fakes: Vec<&Fake> = fakes.iter().collect();
+    let patient = Settings { patience: Duration::from_secs(2), ..settings() };
+    let stage = Stage::with(&fakes, Some("0.29.0"), "K STRING", patient);
+    let (status, body) = stage.query(LOOKUP).await;
+    assert_eq!(status, 503, "{body}");
+    for fake in &fakes {
+        assert_eq!(body.matches(&fake.address.to_string()).count(), 1, "{body}");
+    }
+    let attempts = stage.counted("attempts_total{reason=\"connect\",result=\"failed\"}");
+    assert!((3..=30).contains(&attempts), "{attempts}");
 }
 
 #[tokio::test]

@@ -186,3 +186,17 @@ async fn b07_an_answer_that_turns_good_while_no_replica_could_be_read_is_given()
     assert_eq!((status, body.contains("[\"x\",1]")), (200, true), "another round is made within the patience: {body}");
     assert_eq!(Stage::set(&[&good()], Some("0.29.0"), "K STRING").query(LOOKUP).await.0, 200);
 }
+
+#[tokio::test]
+async fn b07_a_replica_that_is_behind_does_not_say_that_a_key_is_absent() {
+    let (dead, behind) = (Fake::refusing(), numbers(Arc::new(Mutex::new(vec![7]))));
+    let stage = Stage::set(&[&dead, &behind], Some("0.29.0"), "ID INT");
+    assert_eq!(stage.query("SELECT ID FROM T WHERE ID=7;").await.0, 200, "a stale row is a row");
+    let (status, body) = stage.query(NUMBER).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains(&format!("{}: behind", behind.address)), "{body}");
+    let bounded =
+        r#"{"ksql":"SELECT ID FROM T WHERE ID=5;","streamsProperties":{"ksql.query.pull.max.allowed.offset.lag":50}}"#;
+    let accepted = stage.post("/query", bounded.to_owned()).await;
+    assert_eq!(accepted.status(), 200, "within the bound that the request itself sets");
+}

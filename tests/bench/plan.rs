@@ -82,7 +82,8 @@ fn benches(criterion: &mut Criterion) {
             let sql = format!("SELECT * FROM T WHERE K='k{number}';");
             let statement = classify(black_box(&sql));
             let located = locate(&statement, &view).expect("located");
-            black_box(plan(&located, &Options::default(), &view, &Traffic::default(), NOW));
+            let slot = view.slot(&located.table, located.partition);
+            black_box(plan(&slot, &Options::default(), &view, &Traffic::default(), NOW));
         });
     });
     let mut update_time_ms = 1000;

@@ -3,6 +3,9 @@
 use ksqldb_sidecar::app::Sidecar;
 use ksqldb_sidecar::config::{Config, LoadOptions};
 use ksqldb_sidecar::emulator::{Cluster, ClusterConfig, Fault, write_on};
+use ksqldb_sidecar::route::locate;
+use ksqldb_sidecar::sql::classify;
+use ksqldb_sidecar::view::ClusterView;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,21 +90,33 @@ impl Rig {
         let servers: Vec<String> = cluster.servers().iter().map(|server| server.url.clone()).collect();
         let sidecars = sidecars(&servers).await;
         let rig = Rig { cluster, sidecars, writer };
-        tokio::time::timeout(Duration::from_secs(20), rig.complete()).await.expect("every sidecar finds every server");
+        rig.complete().await;
         rig
     }
 
     async fn complete(&self) {
+        let all = self.cluster.servers().len();
         for sidecar in &self.sidecars {
-            let mut changes = sidecar.published().changes();
-            loop {
-                let view = sidecar.published().load();
-                if view.is_complete() && view.hosts.len() == self.cluster.servers().len() {
-                    break;
-                }
+            self.until(sidecar, "every server is found", |view| view.is_complete() && view.hosts.len() == all).await;
+        }
+    }
+
+    /// Waits until a sidecar believes something.
+    pub async fn until(&self, sidecar: &Sidecar, what: &str, believed: impl Fn(&ClusterView) -> bool) {
+        let mut changes = sidecar.published().changes();
+        let waiting = async {
+            while !believed(&sidecar.published().load()) {
                 changes.changed().await.unwrap();
             }
-        }
+        };
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("{what}"));
+    }
+
+    /// The partition of a key of `TL`.
+    pub fn partition_of(&self, key: &str) -> u32 {
+        let view = self.sidecars[0].published().load();
+        let statement = format!("SELECT * FROM TL WHERE K='{key}';");
+        locate(&classify(&statement), &view).unwrap().partition
     }
 
     /// Reads existing keys through every sidecar while the faults happen at their times, in milliseconds.

@@ -99,7 +99,8 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
+    let named = |cause: io::Error| io::Error::new(cause.kind(), format!("cannot listen on {address}: {cause}"));
+    socket.bind(&address.into()).map_err(named)?;
     Ok(socket)
 }
 

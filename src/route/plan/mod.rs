@@ -1,6 +1,6 @@
 //! The order in which the replicas of a partition are asked.
 
-use super::{Located, Traffic};
+use super::Traffic;
 use crate::view::{ClusterView, HostIndex, HostState, HostView, Moment, ReplicaView, Role, SlotView};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -97,6 +97,8 @@ pub struct Candidate {
     pub lag: Option<u64>,
     /// Age of that report.
     pub age: Option<Duration>,
+    /// Whether what it does not have is not there: see [`absence_counts`].
+    pub sees_absence: bool,
 }
 
 /// A replica not to ask.
@@ -112,6 +114,8 @@ pub struct Rejected {
     pub lag: Option<u64>,
     /// Age of that report.
     pub age: Option<Duration>,
+    /// See [`Candidate::sees_absence`].
+    pub sees_absence: bool,
 }
 
 /// Whom to ask, in order. First pick and retries come from the same plan.
@@ -125,21 +129,21 @@ pub struct Plan {
     pub native: bool,
 }
 
-/// Plans one lookup.
+/// Plans one lookup on a slot of the view.
 ///
 /// The order is that of the level `latest`: the caught-up active, then the largest position. Positions that differ by no
 /// more than one report interval of writes tie; a tie stays with the host that answered last, then goes to the local
 /// host, then to the fastest, so that reads do not go back and forth in time for nothing.
-pub fn plan(located: &Located, options: &Options, view: &ClusterView, traffic: &Traffic, now: Moment) -> Plan {
+pub fn plan(slot: &SlotView, options: &Options, view: &ClusterView, traffic: &Traffic, now: Moment) -> Plan {
     let mut plan = Plan { native: options.max_offset_lag.is_none(), ..Plan::default() };
-    let Some(slot) = located.table.slots.get(located.partition as usize) else { return plan };
     let best = best_position(slot, view, now);
     for replica in &slot.replicas {
         let Some(host) = view.host(replica.host) else { continue };
         let (lag, age) = (replica.lag(slot.end), replica.age(now));
         match reject(replica, host, lag, age, options, view) {
             Some(reason) => {
-                plan.rejected.push(Rejected { host: replica.host, role: replica.role, reason, lag, age });
+                let sees_absence = absence_counts(replica, slot, options, view, now);
+                plan.rejected.push(Rejected { host: replica.host, role: replica.role, reason, lag, age, sees_absence });
             }
             None => plan.candidates.push(Candidate {
                 host: replica.host,
@@ -147,6 +151,7 @@ pub fn plan(located: &Located, options: &Options, view: &ClusterView, traffic: &
                 preference: prefer(replica, host, best, slot, view, traffic, now),
                 lag,
                 age,
+                sees_absence: absence_counts(replica, slot, options, view, now),
             }),
         }
     }
@@ -191,6 +196,18 @@ fn reject(
         (Some(lag), Some(age)) if age <= view.max_report_age => (lag > bound).then_some(Rejection::OverBound),
         _ => Some(Rejection::LagUnknown),
     }
+}
+
+/// Whether a key that a replica does not have is absent, and not just not yet there.
+///
+/// A stale row may be served, an empty answer for an existing key never: the replica's newest report must be young and
+/// show it at the changelog's end, up to one report interval of writes, or within the bound that the request sets. Where
+/// servers report no lags, nothing can be said against any replica.
+fn absence_counts(replica: &ReplicaView, slot: &SlotView, options: &Options, view: &ClusterView, now: Moment) -> bool {
+    let tie = u64::try_from(slot.interval_writes).unwrap_or(0);
+    let most = tie.max(options.max_offset_lag.unwrap_or(0));
+    let at_the_end = replica.lag(slot.end).is_some_and(|lag| lag <= most);
+    !view.lag_reporting || (at_the_end && replica.has_young_report(now, view.max_report_age))
 }
 
 fn prefer(
@@ -251,6 +268,7 @@ fn last_resort(rejected: &Rejected) -> Option<Candidate> {
         preference: Preference::LastResort,
         lag: rejected.lag,
         age: rejected.age,
+        sees_absence: rejected.sees_absence,
     })
 }
 

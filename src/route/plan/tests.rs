@@ -1,7 +1,6 @@
 use super::*;
 use crate::route::HostTraffic;
-use crate::view::{Position, ServerVersion, TableView, test_table};
-use std::sync::Arc;
+use crate::view::{Position, ServerVersion};
 
 const NOW: Moment = Moment::from_millis(60_000);
 
@@ -50,13 +49,11 @@ fn view(states: &[HostState]) -> ClusterView {
     }
 }
 
-fn located(replicas: &[&str], interval_writes: i64) -> Located {
+fn slot(replicas: &[&str], interval_writes: i64) -> SlotView {
     let replicas: smallvec::SmallVec<[ReplicaView; 3]> =
         replicas.iter().enumerate().map(|(host, text)| replica(host as HostIndex, text)).collect();
     let end = replicas.iter().filter_map(|replica| replica.position).map(|position| position.end).max();
-    let slot = SlotView { replicas, end, interval_writes };
-    let table = TableView { info: Arc::new(test_table("T", "CTAS_T_1", 1)), slots: vec![slot] };
-    Located { table: Arc::new(table), partition: 0 }
+    SlotView { replicas, end, interval_writes }
 }
 
 /// The plan in words: `h1 caught_up_active, h0 freshest | h2 dead`.
@@ -69,7 +66,7 @@ fn words(plan: &Plan) -> String {
 
 fn planned(replicas: &[&str]) -> String {
     let states = vec![HostState::Live; replicas.len()];
-    words(&plan(&located(replicas, 0), &Options::default(), &view(&states), &Traffic::default(), NOW))
+    words(&plan(&slot(replicas, 0), &Options::default(), &view(&states), &Traffic::default(), NOW))
 }
 
 #[test]
@@ -91,9 +88,8 @@ fn the_freshest_replica_comes_first() {
 
 #[test]
 fn unfit_hosts_are_rejected_and_asked_only_when_nobody_else_is_left() {
-    let located = located(&["active 100/100", "standby 90/100", "standby 80/100"], 0);
-    let run =
-        |states: &[HostState]| words(&plan(&located, &Options::default(), &view(states), &Traffic::default(), NOW));
+    let slot = slot(&["active 100/100", "standby 90/100", "standby 80/100"], 0);
+    let run = |states: &[HostState]| words(&plan(&slot, &Options::default(), &view(states), &Traffic::default(), NOW));
     use HostState::*;
     assert_eq!(run(&[Dead, Live, Live]), "h1 freshest, h2 behind | h0 dead");
     assert_eq!(run(&[Closing, Starting, Live]), "h2 freshest | h0 closing, h1 starting");
@@ -107,7 +103,7 @@ fn unfit_hosts_are_rejected_and_asked_only_when_nobody_else_is_left() {
 fn a_bound_is_kept_or_refused_never_relaxed() {
     let bound = |replicas: &[&str], states: &[HostState], lag| {
         let options = Options { max_offset_lag: Some(lag) };
-        let plan = plan(&located(replicas, 0), &options, &view(states), &Traffic::default(), NOW);
+        let plan = plan(&slot(replicas, 0), &options, &view(states), &Traffic::default(), NOW);
         assert!(!plan.native, "the servers' own routing would not keep the bound");
         words(&plan)
     };
@@ -126,7 +122,7 @@ fn a_bound_is_kept_or_refused_never_relaxed() {
 
 #[test]
 fn a_tie_stays_with_the_host_that_answered_last_then_the_local_then_the_fastest() {
-    let tied = located(&["standby 98/100", "standby 100/100", "standby 99/100"], 3);
+    let tied = slot(&["standby 98/100", "standby 100/100", "standby 99/100"], 3);
     let states = [HostState::Live; 3];
     let latency = |millis| HostTraffic { latency: Duration::from_millis(millis), ..HostTraffic::default() };
     let mut traffic = Traffic { hosts: smallvec::smallvec![latency(9), latency(5), latency(1)], last_served: Some(1) };
@@ -134,7 +130,7 @@ fn a_tie_stays_with_the_host_that_answered_last_then_the_local_then_the_fastest(
     assert_eq!(run(&traffic), "h1 freshest, h0 freshest, h2 freshest | ");
     traffic.last_served = None;
     assert_eq!(run(&traffic), "h0 freshest, h2 freshest, h1 freshest | ");
-    let apart = located(&["standby 96/100", "standby 100/100", "standby 99/100"], 3);
+    let apart = slot(&["standby 96/100", "standby 100/100", "standby 99/100"], 3);
     traffic.last_served = Some(0);
     let plan = plan(&apart, &Options::default(), &view(&states), &traffic, NOW);
     assert_eq!(words(&plan), "h2 freshest, h1 freshest, h0 behind | ", "a real difference is no tie");
@@ -142,7 +138,7 @@ fn a_tie_stays_with_the_host_that_answered_last_then_the_local_then_the_fastest(
 
 #[test]
 fn what_requests_met_counts_until_a_later_probe_or_the_end_of_its_time() {
-    let both = located(&["active 100/100", "standby 100/100"], 0);
+    let both = slot(&["active 100/100", "standby 100/100"], 0);
     let states = [HostState::Live; 2];
     let run = |first: HostTraffic| {
         let traffic = Traffic { hosts: smallvec::smallvec![first], last_served: None };
@@ -160,7 +156,7 @@ fn what_requests_met_counts_until_a_later_probe_or_the_end_of_its_time() {
 
 #[test]
 fn without_lag_reports_the_active_is_asked_first_and_standbys_only_if_they_answer() {
-    let placed = located(&["standby -", "active -"], 0);
+    let placed = slot(&["standby -", "active -"], 0);
     let mut view = view(&[HostState::Live; 2]);
     view.lag_reporting = false;
     let run = |view: &ClusterView| words(&plan(&placed, &Options::default(), view, &Traffic::default(), NOW));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::view::test_table;
+use crate::view::{HostIndex, ReplicaView, Role, SlotView, test_table};
 use serde_json::{Value, json};
 
 const KEY: &str = "CTAS_T_1#Aggregate-Aggregate-Materialize";
@@ -68,7 +68,8 @@ impl Fixture {
     }
 
     fn slot(&self, at: u64) -> SlotView {
-        self.0.view(Moment::from_millis(at)).tables["T"].slots[0].clone()
+        let view = self.0.view(Moment::from_millis(at));
+        view.slot(&view.tables["T"], 0)
     }
 
     fn replica(&self, host: HostIndex, at: u64) -> Option<ReplicaView> {
@@ -208,15 +209,4 @@ fn without_any_placement_every_host_may_hold_everything() {
     assert_eq!(fixture.slot(500).replicas.len(), 2);
     fixture.hears("a", 1000, &[says("a", ACTIVE, None)]);
     assert_eq!(fixture.replica(1, 1000), None);
-}
-
-#[test]
-fn probes_alone_change_the_servers_and_nothing_else() {
-    let mut fixture = Fixture::new();
-    fixture.hears("a", 1000, &[says("b", ACTIVE, Some((900, 50, 50)))]);
-    let before = fixture.0.view(Moment::from_millis(1000));
-    fixture.probe("b", Probe::Answered, 1500);
-    let after = fixture.0.with_hosts(&before, Moment::from_millis(1500));
-    assert_eq!(after.hosts[1].last_ok, Some(Moment::from_millis(1500)));
-    assert!(Arc::ptr_eq(&before.tables["T"], &after.tables["T"]));
 }

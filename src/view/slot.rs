@@ -1,0 +1,107 @@
+//! One partition of one table's store, as a snapshot has it.
+
+use super::placement::agree;
+use super::{ClusterView, HostIndex, HostState, Moment, Position, Role, TableInfo};
+use crate::partition::Partition;
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// One partition of one table's store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SlotView {
+    /// Its replicas, each host once.
+    pub replicas: SmallVec<[ReplicaView; 3]>,
+    /// The largest end offset that any live host reports.
+    pub end: Option<i64>,
+    /// Records written between two reports of one host, at most: a smaller difference of positions may be one of ages.
+    pub interval_writes: i64,
+}
+
+/// One replica of one partition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplicaView {
+    /// Where it is.
+    pub host: HostIndex,
+    /// Its role by the newest placement.
+    pub role: Role,
+    /// Whether the claim to be active is believed: see the rule for actives.
+    pub agreed: bool,
+    /// Its newest reported position.
+    pub position: Option<Position>,
+    /// When that report was made, at the latest.
+    pub reported: Option<Moment>,
+    /// Whether it has reported twice since it started, moved, changed role or came back from a pause.
+    pub settled: bool,
+}
+
+impl ReplicaView {
+    /// A host that may hold the partition, where no placement is known at all: every server runs every query.
+    fn unplaced(host: HostIndex) -> Self {
+        ReplicaView { host, role: Role::Unplaced, agreed: false, position: None, reported: None, settled: true }
+    }
+
+    /// How many records it lacked when it reported, against `end`, the largest end of any host.
+    pub fn lag(&self, end: Option<i64>) -> Option<u64> {
+        let lacking = end?.saturating_sub(self.position?.current);
+        Some(u64::try_from(lacking).unwrap_or(0))
+    }
+
+    /// Age of its report.
+    pub fn age(&self, now: Moment) -> Option<Duration> {
+        self.reported.map(|at| now.since(at))
+    }
+
+    /// Whether its report is no older than that.
+    pub fn has_young_report(&self, now: Moment, max_age: Duration) -> bool {
+        self.age(now).is_some_and(|age| age <= max_age)
+    }
+
+    /// Whether it is the *caught-up active*: nobody can be ahead of it.
+    pub fn is_caught_up_active(&self) -> bool {
+        self.role == Role::Active && self.agreed && self.settled && self.position.is_some_and(|p| p.current >= p.end)
+    }
+}
+
+impl ClusterView {
+    /// The replicas of a partition, and how far its changelog reaches.
+    pub fn slot(&self, table: &TableInfo, partition: Partition) -> SlotView {
+        let (query_id, place) = (table.query_id.as_str(), partition as usize);
+        let agreement = agree(&self.told.placements, query_id, place);
+        let mut slot = SlotView::default();
+        for (index, (host, reports)) in (0..).zip(self.hosts.iter().zip(&self.told.reports)) {
+            let newest = reports.newest();
+            let position = newest.and_then(|report| report.position(query_id, place));
+            let role = agreement.claims.and_then(|claims| claims.role(&host.name));
+            if role.is_none() && position.is_none() {
+                continue;
+            }
+            let replica = ReplicaView {
+                host: index,
+                role: role.unwrap_or(Role::Unplaced),
+                agreed: role == Some(Role::Active) && agreement.active_agreed,
+                position,
+                reported: position.and(newest).map(|report| report.made.to),
+                settled: reports.is_settled(query_id, partition),
+            };
+            if matches!(host.state, HostState::Live | HostState::Closing)
+                && replica.has_young_report(self.made, self.max_report_age)
+                && let Some(position) = position
+            {
+                slot.end = slot.end.max(Some(position.end));
+                let earlier = reports.previous().and_then(|report| report.position(query_id, place));
+                slot.interval_writes = slot.interval_writes.max(earlier.map_or(0, |e| position.end - e.end));
+            }
+            slot.replicas.push(replica);
+        }
+        if slot.replicas.is_empty() {
+            // every server runs every query: one of them has it, or will in a moment
+            slot.replicas.extend((0..self.hosts.len()).map(|index| ReplicaView::unplaced(index as HostIndex)));
+        }
+        slot
+    }
+
+    /// Every partition of a table.
+    pub fn slots<'a>(&'a self, table: &'a TableInfo) -> impl Iterator<Item = SlotView> + 'a {
+        (0..table.partitions.get()).map(|partition| self.slot(table, partition))
+    }
+}
