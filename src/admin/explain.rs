@@ -34,7 +34,7 @@ impl Question {
     fn options(&self) -> Options {
         let bound = self.properties.get("ksql.query.pull.max.allowed.offset.lag");
         let records = bound.and_then(|v| v.as_u64().or_else(|| v.as_str().and_then(|text| text.parse().ok())));
-        Options { max_offset_lag: records }
+        Options { max_offset_lag: records, ..Options::default() }
     }
 
     /// Plans the statement on a view, as a request of this moment would be, but for what traffic has learned.
@@ -62,8 +62,11 @@ fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView
         .iter()
         .map(|candidate| with_reason(host(candidate.host), candidate.preference.as_str()))
         .collect();
-    let rejected: Vec<Value> =
-        plan.rejected.iter().map(|rejected| with_reason(host(rejected.host), rejected.reason.as_str())).collect();
+    let rejected: Vec<Value> = plan
+        .rejected
+        .iter()
+        .map(|rejected| with_reason(host(rejected.candidate.host), rejected.reason.as_str()))
+        .collect();
     json!({
         "class": class,
         "routed": true,

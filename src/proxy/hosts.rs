@@ -70,7 +70,11 @@ impl Hosts {
     pub fn traffic(&self, view: &ClusterView, last_served: Option<&HostName>) -> Traffic {
         let of = |host: &HostView| self.known.get(&host.name).map(|known| known.traffic()).unwrap_or_default();
         let last_served = last_served.and_then(|name| view.hosts.iter().position(|host| host.name == *name));
-        Traffic { hosts: view.hosts.iter().map(of).collect(), last_served: last_served.map(|index| index as u16) }
+        Traffic {
+            hosts: view.hosts.iter().map(of).collect(),
+            last_served: last_served.map(|index| index as u16),
+            dice: rand::random(),
+        }
     }
 }
 

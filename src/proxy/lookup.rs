@@ -9,7 +9,7 @@ use super::stores::Store;
 use super::trail::Trail;
 use super::{Proxy, versions};
 use crate::error::ProxyError;
-use crate::route::{Key, Located, Options, Plan, Rejected, Rejection, Traffic, key_literals, native_order, plan};
+use crate::route::{Candidate, Key, Located, Options, Plan, Rejected, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
 use crate::view::{Ask, ClusterView, HostView, Role};
 use bytes::Bytes;
@@ -45,7 +45,7 @@ impl<'a, 'sql> Lookup<'a, 'sql> {
         Lookup {
             request,
             literals: key_literals(statement, &located.table).unwrap_or_default(),
-            options: Options { max_offset_lag },
+            options: Options { max_offset_lag, ..Options::default() },
             windows: &statement.windows,
             store: proxy.stores.get(info),
             pinned: request.envelope.pinned(located.partition),
@@ -234,7 +234,7 @@ impl Proxy {
         if step.pin.is_some() {
             lookup.store.served(lookup.located.partition, &step.host.name);
         }
-        let lost = |rejected: &Rejected| rejected.role == Role::Active && rejected.reason != Rejection::OverBound;
+        let lost = |rejected: &Rejected| rejected.candidate.role == Role::Active && !rejected.reason.is_by_bound();
         if step.candidate.is_some_and(|c| c.role == Role::Standby) && plan.rejected.iter().any(lost) {
             self.metrics.reads_after_failover.inc();
         }
@@ -274,10 +274,11 @@ impl Proxy {
             .rejected
             .iter()
             .filter_map(|rejected| {
-                let name = &view.host(rejected.host)?.name;
-                let lag = rejected.lag.map_or("unknown".to_owned(), |lag| format!("{lag} records"));
-                let age = rejected.age.map_or("unknown".to_owned(), |age| format!("{} ms", age.as_millis()));
-                Some(format!("{name} ({}): {}, lag {lag}, age {age}", rejected.role.as_str(), rejected.reason.as_str()))
+                let Candidate { host, role, lag, age, .. } = rejected.candidate;
+                let name = &view.host(host)?.name;
+                let lag = lag.map_or("unknown".to_owned(), |lag| format!("{lag} records"));
+                let age = age.map_or("unknown".to_owned(), |age| format!("{} ms", age.as_millis()));
+                Some(format!("{name} ({}): {}, lag {lag}, age {age}", role.as_str(), rejected.reason.as_str()))
             })
             .collect();
         ProxyError::BoundUnmet {

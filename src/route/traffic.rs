@@ -24,6 +24,8 @@ pub struct Traffic {
     pub hosts: SmallVec<[HostTraffic; 4]>,
     /// Who answered for this partition last.
     pub last_served: Option<HostIndex>,
+    /// What chance decides.
+    pub dice: u64,
 }
 
 impl HostTraffic {

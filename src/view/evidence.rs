@@ -122,7 +122,7 @@ impl Evidence {
         let before = host.liveness.probe(probe, sent, now, &settings)?;
         let after = host.liveness.state();
         if after == HostState::Live && before != HostState::Unknown {
-            Arc::make_mut(&mut host.reports).revive();
+            Arc::make_mut(&mut host.reports).revive(now);
             host.closing = false;
         }
         Some((before, after))
@@ -163,12 +163,11 @@ impl Evidence {
                 }
             }
             if status.host_alive {
-                let age = observation.own_report_age.filter(|_| name == observation.asked).unwrap_or_default();
-                Arc::make_mut(&mut host.reports).accept(
-                    &status.host_store_lags,
-                    &catalogue.tables,
-                    observation.made.to.back(age),
-                );
+                let age = observation.own_report_age.filter(|_| name == observation.asked);
+                let made_after = age.map(|age| observation.made.from.back(age));
+                let seen = observation.made.to.back(age.unwrap_or_default());
+                let reports = Arc::make_mut(&mut host.reports);
+                reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen);
             }
         }
         self.replace_placement(observation.asked, placement);
@@ -204,7 +203,7 @@ impl Evidence {
                     None => old.standbys.contains(active),
                 };
                 if took_over && let Some(host) = self.host_mut(active) {
-                    Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32);
+                    Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32, after.at);
                 }
             }
         }
@@ -216,7 +215,7 @@ impl Evidence {
         let live = || self.hosts.iter().filter(|host| host.liveness.state() == HostState::Live);
         let mut placements: Vec<_> = live().filter_map(|h| h.placement.clone()).filter(|p| p.at >= horizon).collect();
         placements.sort_by_key(|placement| std::cmp::Reverse(placement.at));
-        let young = |host: &Host| host.reports.newest().is_some_and(|report| report.made.to >= horizon);
+        let young = |host: &Host| host.reports.newest().is_some_and(|report| report.seen >= horizon);
         ClusterView {
             made: now,
             hosts: self.hosts.iter().map(Host::view).collect(),

@@ -4,6 +4,7 @@
 //! [`ClusterView`], an immutable snapshot. `control` owns the one `Evidence` and publishes; everyone else reads snapshots.
 
 mod evidence;
+mod history;
 mod host;
 mod liveness;
 mod peer;

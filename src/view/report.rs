@@ -1,8 +1,9 @@
 //! Lag reports of one host: its history, and since when each slot's numbers may be trusted.
 
-use super::{HostStoreLags, Interval, Moment, Position, TableInfo};
+use super::{HostStoreLags, Moment, Position, TableInfo};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many reports of a host are kept: at the default interval of 5 s the last 40 s.
 const KEPT: usize = 8;
@@ -21,10 +22,14 @@ pub(super) type Positions = Box<[Option<Position>]>;
 pub(super) struct Report {
     /// The host's wall clock when it made the report; only compared with other reports of the same host.
     pub update_time_ms: i64,
-    /// When it was made, on this sidecar's clock.
-    pub made: Interval,
+    /// When it was made, at the latest, on this sidecar's clock.
+    pub seen: Moment,
+    /// When it was made, at the earliest; `None` if nobody who shares the host's clock told its age.
+    pub made_after: Option<Moment>,
+    /// When its sampling began, at the earliest: the host had made its report before this one by then.
+    pub begun: Option<Moment>,
     /// By query id.
-    pub positions: HashMap<Arc<str>, Positions>,
+    pub positions: Arc<HashMap<Arc<str>, Positions>>,
 }
 
 impl Report {
@@ -36,11 +41,15 @@ impl Report {
 /// All reports of one host within one incarnation of its process; by default of a new one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    kept: VecDeque<Arc<Report>>,
+    kept: VecDeque<Report>,
     /// Reports made since the host started, came back from a pause or was first seen.
     since_revival: u32,
     /// Slots whose numbers began anew, with the count of reports since then; a slot not listed is settled.
     young: HashMap<Slot, u32>,
+    /// When a slot's numbers last began anew, or were found to have.
+    began: HashMap<Slot, Moment>,
+    /// When the host was last found to be back.
+    revived: Option<Moment>,
 }
 
 /// Query id and partition.
@@ -53,57 +62,87 @@ impl Reports {
     }
 
     pub fn newest(&self) -> Option<&Report> {
-        self.kept.back().map(Arc::as_ref)
+        self.kept.back()
     }
 
     pub fn previous(&self) -> Option<&Report> {
-        self.kept.len().checked_sub(2).and_then(|i| self.kept.get(i)).map(Arc::as_ref)
+        self.kept.len().checked_sub(2).and_then(|i| self.kept.get(i))
     }
 
     /// Demands fresh reports after a pause; positions stay, they are lower bounds still.
-    pub fn revive(&mut self) {
+    pub fn revive(&mut self, now: Moment) {
         self.since_revival = 0;
+        self.revived = Some(now);
     }
 
     /// Distrusts one slot until it has been reported anew: its role changed.
-    pub fn unsettle(&mut self, query_id: &Arc<str>, partition: u32) {
+    pub fn unsettle(&mut self, query_id: &Arc<str>, partition: u32, now: Moment) {
         self.young.insert((Arc::clone(query_id), partition), 0);
+        self.began.insert((Arc::clone(query_id), partition), now);
+    }
+
+    /// Since when the host's store of a slot is certainly the same one; `None` if no other is known.
+    pub fn same_since(&self, query_id: &str, partition: u32) -> Option<Moment> {
+        let mut began = self.began.iter().filter(|((query, p), _)| *p == partition && **query == *query_id);
+        began.next().map(|(_, at)| *at).max(self.revived)
     }
 
     pub fn is_settled(&self, query_id: &str, partition: u32) -> bool {
         self.since_revival >= SETTLED && !self.young.keys().any(|(query, p)| *p == partition && **query == *query_id)
     }
 
-    /// Takes in a report unless it is one already known; `made_at` is the latest moment at which it can have been made.
-    pub fn accept(&mut self, lags: &HostStoreLags<'_>, tables: &[Arc<TableInfo>], made_at: Moment) -> bool {
-        if lags.update_time_ms <= 0 || self.newest().is_some_and(|newest| newest.update_time_ms >= lags.update_time_ms)
-        {
-            return false;
+    /// Oldest first.
+    pub fn kept(&self) -> impl Iterator<Item = &Report> {
+        self.kept.iter()
+    }
+
+    /// The time between the newest two reports, by the host's own clock.
+    pub fn interval(&self) -> Option<Duration> {
+        let millis = self.newest()?.update_time_ms.checked_sub(self.previous()?.update_time_ms)?;
+        u64::try_from(millis).ok().map(Duration::from_millis)
+    }
+
+    /// Takes in a report, made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
+    ///
+    /// One that is known already may come again from somebody who knows better when it was made.
+    pub fn accept(
+        &mut self,
+        lags: &HostStoreLags<'_>,
+        tables: &[Arc<TableInfo>],
+        made_after: Option<Moment>,
+        seen: Moment,
+    ) {
+        match self.kept.back_mut() {
+            _ if lags.update_time_ms <= 0 => return,
+            Some(newest) if newest.update_time_ms > lags.update_time_ms => return,
+            Some(newest) if newest.update_time_ms == lags.update_time_ms => {
+                newest.made_after = newest.made_after.max(made_after);
+                newest.seen = newest.seen.min(seen);
+                return;
+            }
+            _ => {}
         }
-        let report = Report {
-            update_time_ms: lags.update_time_ms,
-            made: Interval { from: self.newest().map_or(Moment::EPOCH, |r| r.made.to).min(made_at), to: made_at },
-            positions: positions(lags, tables),
-        };
+        let begun = self.kept.iter().rev().find_map(|report| report.made_after);
+        let positions = Arc::new(positions(lags, tables));
+        let report = Report { update_time_ms: lags.update_time_ms, seen, made_after, begun, positions };
         self.since_revival = self.since_revival.saturating_add(1);
         if let Some(newest) = self.kept.back() {
-            age(&mut self.young, newest, &report);
+            age(&mut self.young, &mut self.began, newest, &report);
         }
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(Arc::new(report));
-        true
+        self.kept.push_back(report);
     }
 }
 
 /// Counts the new report for every young slot, and makes those young that appeared or whose position fell.
-fn age(young: &mut HashMap<Slot, u32>, before: &Report, report: &Report) {
+fn age(young: &mut HashMap<Slot, u32>, began: &mut HashMap<Slot, Moment>, before: &Report, report: &Report) {
     young.retain(|_, count| {
         *count += 1;
         *count < SETTLED
     });
-    for (query_id, positions) in &report.positions {
+    for (query_id, positions) in report.positions.iter() {
         let Some(earlier) = before.positions.get(query_id) else { continue };
         for (partition, position) in positions.iter().enumerate() {
             let Some(position) = position else { continue };
@@ -112,7 +151,9 @@ fn age(young: &mut HashMap<Slot, u32>, before: &Report, report: &Report) {
                 Some(old) => position.current < old.current,
             };
             if began_anew {
-                young.insert((Arc::clone(query_id), partition as u32), 1);
+                let slot = (Arc::clone(query_id), partition as u32);
+                young.insert(slot.clone(), 1);
+                began.insert(slot, report.seen);
             }
         }
     }

@@ -32,12 +32,26 @@ pub struct ReplicaView {
     pub reported: Option<Moment>,
     /// Whether it has reported twice since it started, moved, changed role or came back from a pause.
     pub settled: bool,
+    /// Until when it certainly holds everything that was logged; only in a [slot with
+    /// history](ClusterView::slot_with_history).
+    pub complete_until: Option<Moment>,
+    /// Since when its store is certainly the same one; `None` if no other is known. Only in a slot with history.
+    pub same_since: Option<Moment>,
 }
 
 impl ReplicaView {
     /// A host that may hold the partition, where no placement is known at all: every server runs every query.
     fn unplaced(host: HostIndex) -> Self {
-        ReplicaView { host, role: Role::Unplaced, agreed: false, position: None, reported: None, settled: true }
+        ReplicaView {
+            host,
+            role: Role::Unplaced,
+            agreed: false,
+            position: None,
+            reported: None,
+            settled: true,
+            complete_until: None,
+            same_since: None,
+        }
     }
 
     /// How many records it lacked when it reported, against `end`, the largest end of any host.
@@ -80,8 +94,10 @@ impl ClusterView {
                 role: role.unwrap_or(Role::Unplaced),
                 agreed: role == Some(Role::Active) && agreement.active_agreed,
                 position,
-                reported: position.and(newest).map(|report| report.made.to),
+                reported: position.and(newest).map(|report| report.seen),
                 settled: reports.is_settled(query_id, partition),
+                complete_until: None,
+                same_since: None,
             };
             if matches!(host.state, HostState::Live | HostState::Closing)
                 && replica.has_young_report(self.made, self.max_report_age)

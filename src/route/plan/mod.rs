@@ -1,133 +1,14 @@
 //! The order in which the replicas of a partition are asked.
 
+mod options;
+mod types;
+
+pub use options::{After, Level, Options};
+pub use types::{Candidate, Plan, Preference, Rejected, Rejection};
+
 use super::Traffic;
-use crate::view::{ClusterView, HostIndex, HostState, HostView, Moment, ReplicaView, Role, SlotView};
-use smallvec::SmallVec;
+use crate::view::{ClusterView, HostState, HostView, Moment, ReplicaView, Role, SlotView};
 use std::cmp::Reverse;
-use std::time::Duration;
-
-/// What a request asks of the replicas that may answer it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Most records that the answering replica may lack, by its newest report; `None`: no bound.
-    pub max_offset_lag: Option<u64>,
-}
-
-/// Why a candidate stands where it stands; the better preference comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Preference {
-    /// The active, agreed on, settled and at the end of its changelog: nobody can be ahead of it.
-    CaughtUpActive,
-    /// The largest reported position, or one that a report interval of writes does not tell from it.
-    Freshest,
-    /// A smaller reported position.
-    Behind,
-    /// Started, moved or paused a moment ago: has yet to report twice.
-    Unsettled,
-    /// No lag is known of it; the active comes first among these.
-    LagUnknown,
-    /// Servers report lags, but it has no entry for this partition: it will refuse a pin.
-    NoLagEntry,
-    /// Requests met it closing, broken or overdue a moment ago.
-    Shunned,
-    /// Not eligible, and asked only because no replica is.
-    LastResort,
-}
-
-impl Preference {
-    /// The label in metrics, access records and explanations.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Preference::CaughtUpActive => "caught_up_active",
-            Preference::Freshest => "freshest",
-            Preference::Behind => "behind",
-            Preference::Unsettled => "unsettled",
-            Preference::LagUnknown => "lag_unknown",
-            Preference::NoLagEntry => "no_lag_entry",
-            Preference::Shunned => "shunned",
-            Preference::LastResort => "last_resort",
-        }
-    }
-}
-
-/// Why a replica is not asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rejection {
-    /// Dead by this sidecar's own probes.
-    Dead,
-    /// Answers 503.
-    Starting,
-    /// Is shutting down.
-    Closing,
-    /// A standby, and the servers do not let standbys answer.
-    StandbyReadsOff,
-    /// Too old a version for a pin.
-    CannotPin,
-    /// Lacks more records than the request allows.
-    OverBound,
-    /// The request sets a bound, and no report young enough tells whether the replica keeps it.
-    LagUnknown,
-}
-
-impl Rejection {
-    /// The label in metrics, error messages and explanations.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rejection::Dead => "dead",
-            Rejection::Starting => "starting",
-            Rejection::Closing => "closing",
-            Rejection::StandbyReadsOff => "standby_reads_off",
-            Rejection::CannotPin => "cannot_pin",
-            Rejection::OverBound => "over_bound",
-            Rejection::LagUnknown => "lag_unknown",
-        }
-    }
-}
-
-/// A replica to ask.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
-    /// Where.
-    pub host: HostIndex,
-    /// Its role by the newest placement.
-    pub role: Role,
-    /// Why it stands where it stands.
-    pub preference: Preference,
-    /// Records it lacked at its newest report, against the largest end offset of all hosts.
-    pub lag: Option<u64>,
-    /// Age of that report.
-    pub age: Option<Duration>,
-    /// Whether what it does not have is not there: see [`absence_counts`].
-    pub sees_absence: bool,
-}
-
-/// A replica not to ask.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rejected {
-    /// Where.
-    pub host: HostIndex,
-    /// Its role by the newest placement.
-    pub role: Role,
-    /// Why not.
-    pub reason: Rejection,
-    /// Records it lacked at its newest report.
-    pub lag: Option<u64>,
-    /// Age of that report.
-    pub age: Option<Duration>,
-    /// See [`Candidate::sees_absence`].
-    pub sees_absence: bool,
-}
-
-/// Whom to ask, in order. First pick and retries come from the same plan.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// The replicas to ask, best first.
-    pub candidates: SmallVec<[Candidate; 4]>,
-    /// The replicas not to ask.
-    pub rejected: SmallVec<[Rejected; 4]>,
-    /// Whether the plain request may follow: not under a bound, which the servers' own routing would not keep.
-    pub native: bool,
-}
 
 /// Plans one lookup on a slot of the view.
 ///
@@ -135,28 +16,31 @@ pub struct Plan {
 /// more than one report interval of writes tie; a tie stays with the host that answered last, then goes to the local
 /// host, then to the fastest, so that reads do not go back and forth in time for nothing.
 pub fn plan(slot: &SlotView, options: &Options, view: &ClusterView, traffic: &Traffic, now: Moment) -> Plan {
-    let mut plan = Plan { native: options.max_offset_lag.is_none(), ..Plan::default() };
+    let mut plan = Plan { native: !options.are_bounds(), ..Plan::default() };
     let best = best_position(slot, view, now);
     for replica in &slot.replicas {
         let Some(host) = view.host(replica.host) else { continue };
-        let (lag, age) = (replica.lag(slot.end), replica.age(now));
-        match reject(replica, host, lag, age, options, view) {
-            Some(reason) => {
-                let sees_absence = absence_counts(replica, slot, options, view, now);
-                plan.rejected.push(Rejected { host: replica.host, role: replica.role, reason, lag, age, sees_absence });
-            }
-            None => plan.candidates.push(Candidate {
-                host: replica.host,
-                role: replica.role,
-                preference: prefer(replica, host, best, slot, view, traffic, now),
-                lag,
-                age,
-                sees_absence: absence_counts(replica, slot, options, view, now),
-            }),
+        let reason = unfit(replica, host, view).or_else(|| out_of_bounds(replica, slot, options, view, now));
+        let preference = prefer(replica, host, best, slot, view, traffic, now);
+        let candidate = Candidate {
+            host: replica.host,
+            role: replica.role,
+            preference,
+            lag: replica.lag(slot.end),
+            age: replica.age(now),
+            complete_until: replica.complete_until,
+            sees_absence: absence_counts(replica, slot, options, view, now),
+        };
+        match reason {
+            Some(reason) => plan.rejected.push(Rejected { candidate, reason }),
+            None => plan.candidates.push(candidate),
         }
     }
     order(&mut plan.candidates, slot, view, traffic);
-    if plan.candidates.is_empty() && options.max_offset_lag.is_none() {
+    if options.level == Level::Any {
+        spread(&mut plan.candidates, traffic);
+    }
+    if plan.candidates.is_empty() && !options.are_bounds() {
         plan.candidates.extend(plan.rejected.iter().filter_map(last_resort));
     }
     plan
@@ -171,31 +55,50 @@ fn best_position(slot: &SlotView, view: &ClusterView, now: Moment) -> Option<i64
     believable.filter_map(|replica| replica.position).map(|position| position.current).max()
 }
 
-fn reject(
+/// Why a replica cannot be asked at all, whatever the request allows.
+fn unfit(replica: &ReplicaView, host: &HostView, view: &ClusterView) -> Option<Rejection> {
+    match host.state {
+        HostState::Dead => Some(Rejection::Dead),
+        HostState::Starting => Some(Rejection::Starting),
+        HostState::Closing => Some(Rejection::Closing),
+        _ if host.version.is_some_and(|version| !version.pins()) => Some(Rejection::CannotPin),
+        _ if view.standby_reads == Some(false) && replica.role == Role::Standby => Some(Rejection::StandbyReadsOff),
+        HostState::Live | HostState::Unknown => None,
+    }
+}
+
+/// Which of the request's bounds a replica does not keep, as far as is known.
+fn out_of_bounds(
     replica: &ReplicaView,
-    host: &HostView,
-    lag: Option<u64>,
-    age: Option<Duration>,
+    slot: &SlotView,
     options: &Options,
     view: &ClusterView,
+    now: Moment,
 ) -> Option<Rejection> {
-    match host.state {
-        HostState::Dead => return Some(Rejection::Dead),
-        HostState::Starting => return Some(Rejection::Starting),
-        HostState::Closing => return Some(Rejection::Closing),
-        HostState::Live | HostState::Unknown => {}
+    if options.level == Level::Active {
+        if replica.role != Role::Active {
+            return Some(Rejection::NotTheActive);
+        }
+        if !replica.agreed || !replica.settled {
+            return Some(Rejection::ActiveUncertain);
+        }
     }
-    if host.version.is_some_and(|version| !version.pins()) {
-        return Some(Rejection::CannotPin);
+    if let Some(bound) = options.max_offset_lag {
+        match replica.lag(slot.end).filter(|_| replica.has_young_report(now, view.max_report_age)) {
+            None => return Some(Rejection::LagUnknown),
+            Some(lag) if lag > bound => return Some(Rejection::OverBound),
+            Some(_) => {}
+        }
     }
-    if view.standby_reads == Some(false) && replica.role == Role::Standby {
-        return Some(Rejection::StandbyReadsOff);
+    let holds = |until: Moment| replica.complete_until.is_some_and(|complete| complete >= until);
+    if options.complete_until.is_some_and(|until| !holds(until)) {
+        return Some(Rejection::TooStale);
     }
-    let bound = options.max_offset_lag?;
-    match (lag, age) {
-        (Some(lag), Some(age)) if age <= view.max_report_age => (lag > bound).then_some(Rejection::OverBound),
-        _ => Some(Rejection::LagUnknown),
-    }
+    let after = options.after?;
+    let same = after
+        .same
+        .is_some_and(|(host, read)| host == replica.host && replica.same_since.is_none_or(|since| since <= read));
+    (!same && !after.until.is_some_and(holds)).then_some(Rejection::BehindToken)
 }
 
 /// Whether a key that a replica does not have is absent, and not just not yet there.
@@ -241,6 +144,26 @@ fn prefer(
     }
 }
 
+/// Puts the less busy of two replicas first, and the others after it by how busy they are; those that requests met
+/// broken, that have just started or that are not known to hold the partition stay behind.
+fn spread(candidates: &mut [Candidate], traffic: &Traffic) {
+    let fit = candidates.iter().take_while(|candidate| candidate.preference < Preference::Unsettled).count();
+    let (fit, _) = candidates.split_at_mut(fit);
+    let busy = |candidate: &Candidate| {
+        let known = traffic.host(candidate.host);
+        (known.in_flight, known.latency)
+    };
+    fit.iter_mut().for_each(|candidate| candidate.preference = Preference::LeastLoaded);
+    let (Some(count), dice) = (fit.len().checked_sub(1).filter(|last| *last > 0), traffic.dice as usize) else {
+        return;
+    };
+    let one = dice % (count + 1);
+    let other = (one + 1 + (dice / (count + 1)) % count) % (count + 1);
+    let chosen = if busy(&fit[other]) < busy(&fit[one]) { other } else { one };
+    fit.swap(0, chosen);
+    fit[1..].sort_by_key(busy);
+}
+
 fn order(candidates: &mut [Candidate], slot: &SlotView, view: &ClusterView, traffic: &Traffic) {
     let current = |candidate: &Candidate| {
         let replica = slot.replicas.iter().find(|replica| replica.host == candidate.host);
@@ -262,14 +185,17 @@ fn order(candidates: &mut [Candidate], slot: &SlotView, view: &ClusterView, traf
 /// A host that is only believed to be unfit is still asked when no other is left; a wrong belief must not fail a read.
 fn last_resort(rejected: &Rejected) -> Option<Candidate> {
     let hopeless = matches!(rejected.reason, Rejection::CannotPin | Rejection::StandbyReadsOff);
-    (!hopeless).then_some(Candidate {
-        host: rejected.host,
-        role: rejected.role,
-        preference: Preference::LastResort,
-        lag: rejected.lag,
-        age: rejected.age,
-        sees_absence: rejected.sees_absence,
-    })
+    (!hopeless).then_some(Candidate { preference: Preference::LastResort, ..rejected.candidate })
+}
+
+impl Plan {
+    /// Puts the replicas that only the request's bounds keep from answering in the place of candidates that are missing:
+    /// for those who would rather have an old answer than none.
+    pub fn degrade(&mut self) {
+        let by_bound = self.rejected.iter().filter(|rejected| rejected.reason.is_by_bound());
+        self.candidates = by_bound.map(|r| Candidate { preference: Preference::Degraded, ..r.candidate }).collect();
+        self.candidates.sort_by_key(|c| (Reverse(c.complete_until), c.lag.unwrap_or(u64::MAX)));
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::route::HostTraffic;
-use crate::view::{Position, ServerVersion};
+use crate::view::{HostIndex, Position, ServerVersion};
+use std::time::Duration;
 
 const NOW: Moment = Moment::from_millis(60_000);
 
@@ -25,6 +26,8 @@ fn replica(host: HostIndex, text: &str) -> ReplicaView {
         position,
         reported: position.map(|_| if old { Moment::from_millis(1_000) } else { Moment::from_millis(59_500) }),
         settled: !flags.contains(&"young"),
+        complete_until: None,
+        same_since: None,
     }
 }
 
@@ -60,7 +63,8 @@ fn slot(replicas: &[&str], interval_writes: i64) -> SlotView {
 fn words(plan: &Plan) -> String {
     let candidates: Vec<String> =
         plan.candidates.iter().map(|c| format!("h{} {}", c.host, c.preference.as_str())).collect();
-    let rejected: Vec<String> = plan.rejected.iter().map(|r| format!("h{} {}", r.host, r.reason.as_str())).collect();
+    let rejected: Vec<String> =
+        plan.rejected.iter().map(|r| format!("h{} {}", r.candidate.host, r.reason.as_str())).collect();
     format!("{} | {}", candidates.join(", "), rejected.join(", "))
 }
 
@@ -102,7 +106,7 @@ fn unfit_hosts_are_rejected_and_asked_only_when_nobody_else_is_left() {
 #[test]
 fn a_bound_is_kept_or_refused_never_relaxed() {
     let bound = |replicas: &[&str], states: &[HostState], lag| {
-        let options = Options { max_offset_lag: Some(lag) };
+        let options = Options { max_offset_lag: Some(lag), ..Options::default() };
         let plan = plan(&slot(replicas, 0), &options, &view(states), &Traffic::default(), NOW);
         assert!(!plan.native, "the servers' own routing would not keep the bound");
         words(&plan)
@@ -125,7 +129,8 @@ fn a_tie_stays_with_the_host_that_answered_last_then_the_local_then_the_fastest(
     let tied = slot(&["standby 98/100", "standby 100/100", "standby 99/100"], 3);
     let states = [HostState::Live; 3];
     let latency = |millis| HostTraffic { latency: Duration::from_millis(millis), ..HostTraffic::default() };
-    let mut traffic = Traffic { hosts: smallvec::smallvec![latency(9), latency(5), latency(1)], last_served: Some(1) };
+    let mut traffic =
+        Traffic { hosts: smallvec::smallvec![latency(9), latency(5), latency(1)], last_served: Some(1), dice: 0 };
     let run = |traffic: &Traffic| words(&plan(&tied, &Options::default(), &view(&states), traffic, NOW));
     assert_eq!(run(&traffic), "h1 freshest, h0 freshest, h2 freshest | ");
     traffic.last_served = None;
@@ -141,7 +146,7 @@ fn what_requests_met_counts_until_a_later_probe_or_the_end_of_its_time() {
     let both = slot(&["active 100/100", "standby 100/100"], 0);
     let states = [HostState::Live; 2];
     let run = |first: HostTraffic| {
-        let traffic = Traffic { hosts: smallvec::smallvec![first], last_served: None };
+        let traffic = Traffic { hosts: smallvec::smallvec![first], last_served: None, dice: 0 };
         words(&plan(&both, &Options::default(), &view(&states), &traffic, NOW))
     };
     let at = |millis| Some(Moment::from_millis(millis));

@@ -1,0 +1,81 @@
+//! Until when a replica certainly holds everything, from the reports of all hosts.
+//!
+//! A report's sample of a slot is the replica's position `c` and the changelog's end `E`, read in that order between the
+//! moment at which the sampling began, `a`, and the moment at which the report was made. If a sample of any host has
+//! `E <= c`, for the newest `c` of this replica, then the replica holds all that was logged until that sample's `a`:
+//! `E(a) <= E <= c <= P(now)`, because ends and, within one life of a replica, positions never fall. The bound needs no
+//! failure detector: when reports stop it simply grows older.
+//!
+//! `a` is not told. Collections of one host do not overlap, so a report's sampling began after the host's report before it
+//! was made; when that was, only somebody who shares the host's clock can say as an age. Without such an age there is no `a`.
+//!
+//! A smaller end in a sample that certainly began after another one ended is a changelog created anew: samples from before
+//! say nothing about it.
+
+use super::report::Report;
+use super::{ClusterView, HostIndex, Moment, Position, SlotView, TableInfo};
+use crate::partition::Partition;
+use std::time::Duration;
+
+/// Intervals after which the next report is overdue for so long that the replica may have left and come back wiped.
+const MISSED: u32 = 3;
+
+/// What polls and clocks add to that.
+const MISSED_SLACK: Duration = Duration::from_secs(1);
+
+/// What one report says of one slot.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// When the sampling began, at the earliest.
+    begun: Option<Moment>,
+    /// When the report was made, at the latest.
+    made: Moment,
+    end: i64,
+}
+
+impl ClusterView {
+    /// A slot with [`complete_until`](super::ReplicaView::complete_until) of each replica, which [`slot`](Self::slot)
+    /// leaves out: it takes a look at every report that is kept.
+    pub fn slot_with_history(&self, table: &TableInfo, partition: Partition) -> SlotView {
+        let mut slot = self.slot(table, partition);
+        let position = |report: &Report| report.position(&table.query_id, partition as usize);
+        let kept = self.told.reports.iter().flat_map(|reports| reports.kept());
+        let mut samples: Vec<Sample> = kept
+            .filter_map(|report| {
+                position(report).map(|Position { end, .. }| Sample { begun: report.begun, made: report.seen, end })
+            })
+            .collect();
+        let epoch = epoch(&samples);
+        samples.retain(|sample| is_of(epoch, sample.begun));
+        for replica in &mut slot.replicas {
+            let Some(reports) = self.told.reports.get(usize::from(replica.host)) else { continue };
+            replica.same_since = reports.same_since(&table.query_id, partition);
+            let Some((newest, position)) = reports.newest().zip(replica.position).filter(|_| replica.settled) else {
+                continue;
+            };
+            let missed = reports.interval().map_or(self.max_report_age, |interval| interval * MISSED + MISSED_SLACK);
+            if is_of(epoch, newest.begun) && self.made.since(newest.seen) <= missed {
+                let held = samples.iter().filter(|sample| sample.end <= position.current);
+                replica.complete_until = held.filter_map(|sample| sample.begun).max();
+            }
+        }
+        slot
+    }
+
+    /// The shortest time between two reports of a host as it last kept it; `None` before it has reported twice.
+    pub fn report_interval(&self, host: HostIndex) -> Option<Duration> {
+        self.told.reports.get(usize::from(host))?.interval()
+    }
+}
+
+/// When the current changelog cannot have existed yet, if it was created anew since the oldest report.
+fn epoch(samples: &[Sample]) -> Option<Moment> {
+    let fell = |earlier: &&Sample| {
+        samples.iter().any(|later| later.end < earlier.end && later.begun.is_some_and(|begun| begun >= earlier.made))
+    };
+    samples.iter().filter(fell).map(|sample| sample.made).max()
+}
+
+fn is_of(epoch: Option<Moment>, begun: Option<Moment>) -> bool {
+    epoch.is_none_or(|epoch| begun.is_some_and(|begun| begun >= epoch))
+}
