@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $own := dict
   "listen" (dict "client" (printf "0.0.0.0:%v" $ports.client) "admin" (printf "0.0.0.0:%v" $ports.admin))
   "server" (dict "url" (printf "http://localhost:%v" $ports.server))
-  "peers" (dict "sidecar_port" $ports.admin) -}}
+  "peers" (dict "sidecar_port" (int $ports.admin)) -}}
 {{ mergeOverwrite $own (deepCopy .Values.config) | toToml }}
 {{- end -}}
 
@@ -136,14 +136,24 @@ checksum/ksqldb-sidecar: {{ include "ksqldb-sidecar.config" . | sha256sum }}
   value: http://$(POD_ADDRESS){{ with $service }}.{{ . }}{{ end }}:{{ .Values.ports.server }}
 {{- end -}}
 
-{{/* A list of constraints that keep the replicas of a partition on different nodes, and in different zones where there are some. */}}
-{{- define "ksqldb-sidecar.topologySpreadConstraints" -}}
-{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-- maxSkew: 1
-  topologyKey: {{ . }}
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels:
-      {{- include "ksqldb-sidecar.selectorLabels" $ | nindent 6 }}
+{{/* What the pod needs besides container and volumes. The replicas of a partition shall be on different nodes, and in different
+     zones where there are some. */}}
+{{- define "ksqldb-sidecar.podSpec" -}}
+terminationGracePeriodSeconds: {{ include "ksqldb-sidecar.terminationGracePeriodSeconds" . }}
+{{- if .Values.shareProcessNamespace }}
+shareProcessNamespace: true
 {{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "ksqldb-sidecar.selectorLabels" $ | nindent 8 }}
+  {{- end }}
 {{- end -}}
