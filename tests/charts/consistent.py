@@ -23,7 +23,7 @@ def main(file):
         assert selects(service["spec"]["selector"], labels), f"{service['metadata']['name']} selects no pod"
         for port in service["spec"]["ports"]:
             target = port.get("targetPort", port["port"])
-            assert any(target in (p["name"], p["containerPort"]) for p in ports), f"no container listens on {target}"
+            assert any(target in (p.get("name"), p["containerPort"]) for p in ports), f"no container listens on {target}"
     for budget in of("PodDisruptionBudget"):
         assert selects(budget["spec"]["selector"]["matchLabels"], labels), "the budget selects no pod"
     for policy in of("NetworkPolicy"):

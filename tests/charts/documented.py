@@ -21,7 +21,7 @@ def leaves(values, path=""):
 
 def main(chart, readme):
     values = dict(leaves(yaml.safe_load((chart / "values.yaml").read_text())))
-    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| .+ \|$", (chart / "README.md").read_text(), re.M)
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| .*\|$", (chart / "README.md").read_text(), re.M)
     table = {key: json.loads(default) for key, default in rows}
     assert table == values, f"values and table differ: {sorted(k for k in table | values if table.get(k) != values.get(k))}"
     metrics = set(re.findall(r"^\| `(ksqldb_sidecar_\w+)` \|", readme.read_text(), re.M))
