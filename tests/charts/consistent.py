@@ -39,6 +39,7 @@ def main(file):
     volumes = {volume["name"] for volume in spec["volumes"]}
     volumes |= {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
     for name, container in containers.items():
+        assert container.get("image"), f"{name} has no image: nothing else is of that name"
         assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes, f"{name} mounts no volume"
     config = {m["metadata"]["name"] for m in of("ConfigMap")}
     used = {v["configMap"]["name"] for v in spec["volumes"] if v["name"] == "ksqldb-sidecar-config"}
