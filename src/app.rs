@@ -76,20 +76,28 @@ impl Sidecar {
         let (client, client_port) =
             bound(config.listen.client, "listen.client", Some(metrics.client_connections.clone()))?;
         let (admin_addr, admin_port) = bound(config.listen.admin, "listen.admin", None)?;
-        let incarnation = format!("{:016x}", rand::random::<u64>());
+        let incarnation = rand::random::<u64>();
+        let name = format!("{incarnation:016x}");
 
         let stop = CancellationToken::new();
         let fetch = HttpFetch::new(&config)?;
-        let control = Control::new(&config, fetch, clock, Arc::clone(&metrics), Arc::clone(&published), &incarnation);
+        let control = Control::new(&config, fetch, clock, Arc::clone(&metrics), Arc::clone(&published), &name);
         let (asks, loops) = control.spawn(stop.clone());
 
         let (drain, admin_drain) = (Drain::new(), Drain::new());
-        let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), Arc::clone(&metrics), incarnation);
+        let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), Arc::clone(&metrics), name);
         let admin = Arc::new(admin);
         tokio::spawn(admin_port.serve(Arc::clone(&admin), admin_drain.signal()));
         let upstreams = HttpClient::new(client_settings(&config, &metrics))?;
-        let proxy =
-            Proxy::new(settings(&config, client), clock, Arc::clone(&published), asks, upstreams, Arc::clone(&metrics));
+        let proxy = Proxy::new(
+            settings(&config, client),
+            clock,
+            Arc::clone(&published),
+            asks,
+            upstreams,
+            Arc::clone(&metrics),
+            incarnation,
+        );
         tokio::spawn(client_port.serve(Arc::new(proxy), drain.signal()));
         let grace = config.shutdown.grace;
         Ok(Sidecar { client, admin_addr, admin, published, metrics, drain, admin_drain, control: stop, loops, grace })
@@ -155,7 +163,8 @@ fn settings(config: &Config, client: SocketAddr) -> Settings {
         prove_absence: config.absence.mode == AbsenceMode::Prove,
         proofs_in_flight: config.absence.max_in_flight,
         proof_timeout: config.absence.timeout,
-        max_offset_lag: config.freshness.max_offset_lag.get(),
+        freshness: config.freshness.clone(),
+        table_settings: config.catalogue.table_settings,
         lag_poll_interval: config.lag.poll_interval,
         headers: config.answers.headers,
         client_port: client.port(),

@@ -45,7 +45,8 @@ pub enum Command {
     Check(ConfigArgs),
     /// Show an emulated cluster behind sidecars while its servers fail, compared with reading from the servers
     ///
-    /// Exits with 0 only if no read through a sidecar failed, hung or was wrongly empty.
+    /// Exits with 0 only if no read through a sidecar failed, hung or was wrongly empty, and none with a token went back in
+    /// time.
     Demo(DemoArgs),
     /// Run the emulated ksqlDB cluster alone, to try clients and sidecars against
     Emulate(EmulateArgs),
@@ -106,7 +107,7 @@ pub struct DemoArgs {
     /// Leave the cluster running afterwards, and print addresses and curl lines to try
     #[arg(long)]
     pub keep: bool,
-    /// Length of the demonstration
+    /// Length of the demonstration, 10 to 3600 s
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(10..=3600))]
     pub seconds: u64,
     /// Seed of keys, faults and their times [default: a random one, printed]

@@ -40,6 +40,9 @@ pub enum ProxyError {
     /// `/heartbeat` and `/lag` are for servers only.
     #[error("Can't call internal endpoint on public listener")]
     InternalEndpoint,
+    /// What the request says about freshness is none that can be kept, whatever the cluster does.
+    #[error("{0}")]
+    BadDemand(String),
     /// The client's body ended early or broke its framing.
     #[error("the request body could not be read: {0}")]
     RequestBody(String),
@@ -54,7 +57,7 @@ impl ProxyError {
             | ProxyError::Unproven { .. }
             | ProxyError::Unreachable { .. } => 503,
             ProxyError::Broken { .. } => 502,
-            ProxyError::InternalEndpoint | ProxyError::RequestBody(_) => 400,
+            ProxyError::InternalEndpoint | ProxyError::RequestBody(_) | ProxyError::BadDemand(_) => 400,
         }
     }
 
@@ -76,6 +79,7 @@ impl ProxyError {
             ProxyError::Broken { .. } => "broken",
             ProxyError::InternalEndpoint => "internal_endpoint",
             ProxyError::RequestBody(_) => "request_body",
+            ProxyError::BadDemand(_) => "bad_demand",
         }
     }
 

@@ -1,6 +1,7 @@
 //! Layers, types, bounds and messages of the configuration.
 
-use ksqldb_sidecar::config::{Config, ConfigErrors, Discovery, Effective, Flag, LoadOptions, OffsetBound, reference};
+use ksqldb_sidecar::config::{Config, ConfigErrors, Discovery, Effective, Flag, LoadOptions, reference};
+use ksqldb_sidecar::proxy::{FIELDS, Field};
 use ksqldb_sidecar::telemetry::{METRICS, MetricSpec};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ fn without_anything_the_defaults_of_the_file_hold() {
     assert_eq!(config.server.name, None);
     assert_eq!(config.peers.discovery, Discovery::Cluster);
     assert_eq!(config.health.interval, Duration::from_millis(200));
-    assert_eq!(config.freshness.max_offset_lag, OffsetBound::UNLIMITED);
+    assert_eq!(config.freshness.max_offset_lag.get(), None);
     assert!(config.answers.headers);
 }
 
@@ -119,7 +120,7 @@ fn variables_give_numbers_lists_and_maps() {
     let config = config.unwrap().config;
     assert_eq!((config.health.missed_threshold, config.requests.retry_budget_ratio), (3, 0.5));
     assert!(!config.answers.headers);
-    assert_eq!(config.freshness.max_offset_lag, OffsetBound::records(100));
+    assert_eq!(config.freshness.max_offset_lag.get(), Some(100));
     assert_eq!(config.peers.static_peers[0].server.authority(), "ksql-2:8088");
     assert_eq!(config.peers.names["ksql-2:8088"].authority(), "10.0.0.2:8088");
 }
@@ -214,11 +215,21 @@ fn readme_rows(readme: &str, heading: &str) -> Vec<String> {
     section.filter(|line| line.starts_with('|')).skip(2).map(str::to_owned).collect()
 }
 
+fn freshness_rows() -> Vec<String> {
+    let title = |header: &str| {
+        let words = header.split('-').map(|word| word[..1].to_uppercase() + &word[1..]);
+        words.collect::<Vec<_>>().join("-")
+    };
+    let row = |field: &Field| format!("| `{}` | `{}` | {} |", field.member, title(field.header), field.takes);
+    FIELDS.iter().map(row).collect()
+}
+
 /// A table that differs is printed as it should be.
 #[test]
 fn readme_tables() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    for (heading, expected) in [("## Options", option_rows()), ("## Metrics", metric_rows())] {
+    let tables = [("## Options", option_rows()), ("## Metrics", metric_rows()), ("## Freshness", freshness_rows())];
+    for (heading, expected) in tables {
         let written = readme_rows(&readme, heading);
         assert!(written == expected, "the table under {heading} should be\n{}", expected.join("\n"));
     }

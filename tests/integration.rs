@@ -10,5 +10,6 @@ mod http;
 mod partition;
 mod real_cluster;
 mod replay;
+mod simulation;
 mod sql;
 mod sql_properties;

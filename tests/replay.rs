@@ -52,6 +52,7 @@ fn table() -> TableInfo {
         source_topics: vec!["s".into()],
         partitions: Partitions::new(6).unwrap(),
         windowed: false,
+        max_offset_lag: None,
     }
 }
 
@@ -65,7 +66,7 @@ fn replay(sequence: &str) -> Vec<(u64, ClusterView)> {
         local: index == 0,
     };
     evidence.set_hosts(&HOSTS.iter().enumerate().map(spec).collect::<Vec<_>>(), Moment::EPOCH);
-    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table())], passed_through: Vec::new() }));
+    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table())], ..Catalogue::default() }));
     let mut views = Vec::new();
     for line in sequence.lines() {
         let step: Step<'_> = serde_json::from_str(line).expect("a step");

@@ -1,19 +1,18 @@
 //! `POST /explain`: where a statement would go, and why.
 
 use super::millis;
+use crate::config::Level;
 use crate::route::{Located, Options, Traffic, locate, native_order, plan};
 use crate::sql::classify;
 use crate::view::{ClusterView, HostIndex, Moment, ReplicaView, SlotView};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// What is asked: a bare statement, or the JSON that clients send to `/query` or `/query-stream`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct Question {
-    #[serde(alias = "sql")]
-    ksql: String,
-    #[serde(default, rename = "streamsProperties", alias = "properties")]
-    properties: Map<String, Value>,
+    statement: String,
+    request: Map<String, Value>,
 }
 
 impl Question {
@@ -22,24 +21,42 @@ impl Question {
     /// # Errors
     /// Says what is expected.
     pub fn read(body: &[u8]) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "expects a statement, or JSON with the member ksql or sql, as a query has it";
         let text = std::str::from_utf8(body).map_err(|_| "the statement is not UTF-8")?;
-        if text.trim_start().starts_with('{') {
-            return serde_json::from_str(text).map_err(
-                |_| "expects a statement, or JSON with the member ksql or sql and the streamsProperties of a query",
-            );
+        if !text.trim_start().starts_with('{') {
+            return Ok(Question { statement: text.to_owned(), ..Question::default() });
         }
-        Ok(Question { ksql: text.to_owned(), ..Question::default() })
+        let request: Map<String, Value> = serde_json::from_str(text).map_err(|_| EXPECTED)?;
+        let statement = ["ksql", "sql"].iter().find_map(|name| request.get(*name)?.as_str()).ok_or(EXPECTED)?;
+        Ok(Question { statement: statement.to_owned(), request })
     }
 
-    fn options(&self) -> Options {
-        let bound = self.properties.get("ksql.query.pull.max.allowed.offset.lag");
-        let records = bound.and_then(|v| v.as_u64().or_else(|| v.as_str().and_then(|text| text.parse().ok())));
-        Options { max_offset_lag: records, ..Options::default() }
+    /// A member of the request or of its properties, as text.
+    fn member(&self, name: &str) -> Option<String> {
+        let properties = ["requestProperties", "streamsProperties", "properties"];
+        let inner = properties.iter().filter_map(|properties| self.request.get(*properties)?.as_object());
+        let value = std::iter::once(&self.request).chain(inner).find_map(|object| object.get(name))?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    }
+
+    /// What a request with these members would ask, but for tokens.
+    fn options(&self, now: Moment) -> Options {
+        let records = |name| self.member(name)?.parse().ok();
+        let staleness = self.member("acceptable.time.lag").and_then(|text| {
+            text.parse().map(Duration::from_millis).ok().or_else(|| humantime::parse_duration(&text).ok())
+        });
+        Options {
+            max_offset_lag: records("acceptable.offset.lag")
+                .or_else(|| records("ksql.query.pull.max.allowed.offset.lag")),
+            complete_until: staleness.map(|staleness| now.back(staleness)),
+            after: None,
+            level: self.member("read.level").and_then(|text| text.parse().ok()).unwrap_or(Level::Latest),
+        }
     }
 
     /// Plans the statement on a view, as a request of this moment would be, but for what traffic has learned.
     pub fn answer(&self, view: &ClusterView, now: Moment) -> Value {
-        let statement = classify(&self.ksql);
+        let statement = classify(&self.statement);
         let class = statement.class.as_str();
         match locate(&statement, view) {
             Err(reason) => {
@@ -47,13 +64,13 @@ impl Question {
                 let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();
                 json!({"class": class, "routed": false, "reason": reason.as_str(), "servers": hosts})
             }
-            Ok(located) => explain(class, &located, &self.options(), view, now),
+            Ok(located) => explain(class, &located, &self.options(now), view, now),
         }
     }
 }
 
 fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView, now: Moment) -> Value {
-    let slot = view.slot(&located.table, located.partition);
+    let slot = view.slot_with_history(&located.table, located.partition);
     let plan = plan(&slot, options, view, &Traffic::default(), now);
     let info = &located.table;
     let host = |index| numbers(&slot, view, index, now);
@@ -75,7 +92,9 @@ fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView
         "partitions": info.partitions,
         "query": info.query_id,
         "store": info.store,
+        "level": options.level.as_str(),
         "maxOffsetLag": options.max_offset_lag,
+        "maxStalenessMs": options.complete_until.map(|until| millis(now.since(until))),
         "candidates": candidates,
         "rejected": rejected,
         "thenNative": plan.native,
@@ -110,5 +129,7 @@ pub(super) fn replica_numbers(replica: &ReplicaView, end: Option<i64>, now: Mome
     object.insert("endOffsetPosition".to_owned(), replica.position.map(|p| p.end).into());
     object.insert("offsetLag".to_owned(), replica.lag(end).into());
     object.insert("ageMs".to_owned(), replica.age(now).map(millis).into());
+    let complete = replica.complete_until.map(|until| millis(now.since(until)));
+    object.insert("completeUpToMsAgo".to_owned(), complete.into());
     object
 }

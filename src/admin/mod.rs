@@ -146,6 +146,7 @@ impl Admin {
         let answer = Heartbeat {
             version: MESSAGE_VERSION,
             incarnation: self.incarnation.clone(),
+            clock_ms: Some(millis(self.clock.now().since_epoch())),
             server: own.map(|host| host.name.to_string()).unwrap_or_default(),
             state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
         };

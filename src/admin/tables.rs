@@ -1,7 +1,8 @@
 //! `GET /tables`: every routable table with the replicas of its partitions, and every other one with the reason.
 
 use super::explain::replica_numbers;
-use crate::view::{ClusterView, Moment, SlotView, TableInfo};
+use crate::partition::Partition;
+use crate::view::{ClusterView, Moment, TableInfo};
 use serde_json::{Map, Value, json};
 
 /// The tables as JSON.
@@ -19,16 +20,24 @@ fn one(info: &TableInfo, view: &ClusterView, now: Moment) -> Value {
         "sourceTopics": info.source_topics,
         "key": columns,
         "windowed": info.windowed,
-        "partitions": view.slots(info).map(|slot| replicas(&slot, view, now)).collect::<Vec<_>>(),
+        "maxOffsetLag": info.max_offset_lag,
+        "partitions": (0..info.partitions.get()).map(|p| partition(info, p, view, now)).collect::<Vec<_>>(),
     })
 }
 
-fn replicas(slot: &SlotView, view: &ClusterView, now: Moment) -> Value {
+/// A partition: its replicas, how soon those that are behind will have caught up, and whether losing a host would hurt.
+fn partition(info: &TableInfo, partition: Partition, view: &ClusterView, now: Moment) -> Value {
+    let slot = view.slot_with_history(info, partition);
     let replicas = slot.replicas.iter().filter_map(|replica| {
         let mut numbers = replica_numbers(replica, slot.end, now);
         numbers.insert("host".to_owned(), (*view.host(replica.host)?.name).into());
         numbers.insert("caughtUpActive".to_owned(), replica.is_caught_up_active().into());
+        let rate = view.catch_up_rate(replica.host, info, partition);
+        numbers.insert("catchUpPerSecond".to_owned(), rate.into());
+        let missing = replica.lag(slot.end).map(|lag| lag as f64);
+        numbers.insert("caughtUpInSeconds".to_owned(), missing.zip(rate).map(|(missing, rate)| missing / rate).into());
         Some(Value::Object(numbers))
     });
-    replicas.collect()
+    let replicas: Vec<Value> = replicas.collect();
+    json!({"replicas": replicas, "failoverReady": view.servable(&slot, info.max_offset_lag) > 1})
 }

@@ -53,4 +53,6 @@ pub struct Catalogue {
     /// Longest wait for each statement of a refresh.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
+    /// Whether `CREATE TABLE ... WITH (ACCEPTABLE_OFFSET_LAG=n)` keeps the bound in the metastore.
+    pub table_settings: bool,
 }

@@ -1,4 +1,4 @@
-//! `[requests]`, `[absence]`, `[freshness]` and `[upstream]`: what the request path obeys.
+//! `[requests]`, `[absence]` and `[upstream]`: what the request path obeys.
 
 use super::ByteSize;
 use super::choice::choice;
@@ -50,47 +50,6 @@ pub struct Absence {
     /// Longest wait for one proof.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
-}
-
-/// How fresh a replica must be.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Freshness {
-    /// Most changelog records that the chosen replica may lack.
-    pub max_offset_lag: OffsetBound,
-}
-
-/// A bound on offset lag: a number of changelog records, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct OffsetBound(Option<u64>);
-
-impl OffsetBound {
-    /// No bound.
-    pub const UNLIMITED: Self = Self(None);
-
-    /// A bound of so many records.
-    pub const fn records(records: u64) -> Self {
-        Self(Some(records))
-    }
-
-    /// The bound in records; `None` when there is none.
-    pub const fn get(self) -> Option<u64> {
-        self.0
-    }
-}
-
-impl TryFrom<String> for OffsetBound {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        if text == "unlimited" {
-            return Ok(Self::UNLIMITED);
-        }
-        text.parse()
-            .map(Self::records)
-            .map_err(|_| format!("{text:?} is neither \"unlimited\" nor a number of records"))
-    }
 }
 
 /// Connections to the servers.

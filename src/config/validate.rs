@@ -163,7 +163,7 @@ fn control(check: &mut Check<'_>, Config { health, lag, catalogue, .. }: &Config
     check.at_most(least, ("catalogue.refresh_interval", catalogue.refresh_interval));
 }
 
-fn requests(check: &mut Check<'_>, Config { requests, absence, upstream, log, .. }: &Config) {
+fn requests(check: &mut Check<'_>, Config { requests, absence, freshness, upstream, log, .. }: &Config) {
     check.within("requests.deadline", requests.deadline, ms(100), minutes(10));
     check.within("requests.attempt_floor", requests.attempt_floor, ms(1), minutes(1));
     check.within("requests.attempt_ceiling", requests.attempt_ceiling, ms(10), minutes(10));
@@ -174,6 +174,9 @@ fn requests(check: &mut Check<'_>, Config { requests, absence, upstream, log, ..
     let ceiling = ("requests.attempt_ceiling", requests.attempt_ceiling);
     check.at_most(("requests.attempt_floor", requests.attempt_floor), ceiling);
     check.at_most(ceiling, ("requests.deadline", requests.deadline));
+    check.within("freshness.max_wait", freshness.max_wait, Duration::ZERO, minutes(10));
+    check.at_most(("freshness.wait", freshness.wait), ("freshness.max_wait", freshness.max_wait));
+    check.within("freshness.max_waiting", freshness.max_waiting, 0, 100_000);
     check.within("absence.max_in_flight", absence.max_in_flight, 1, 10_000);
     check.within("absence.timeout", absence.timeout, ms(10), minutes(1));
     check.at_most(("absence.timeout", absence.timeout), ("requests.deadline", requests.deadline));

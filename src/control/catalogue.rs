@@ -97,7 +97,13 @@ impl<F: Fetch> CatalogueLoop<F> {
             }
         }
         let complete = !catalogue.passed_through.iter().any(|(_, reason)| UNCERTAIN.contains(reason));
-        let _ = self.events.send(Event::Properties(listing.standby_reads())).await;
+        let _ = self
+            .events
+            .send(Event::Properties {
+                standby_reads: listing.standby_reads(),
+                commit_interval: listing.commit_interval(),
+            })
+            .await;
         self.last = Arc::new(catalogue);
         let _ = self.events.send(Event::Catalogue(Arc::clone(&self.last))).await; // the keeper is gone only at the end
         Ok(complete)
@@ -141,6 +147,7 @@ impl<F: Fetch> CatalogueLoop<F> {
         let mut catalogue = Catalogue::default();
         for stream in &listing.streams {
             catalogue.passed_through.push((stream.name.clone(), "stream"));
+            catalogue.topics.push((stream.name.clone(), stream.topic.clone()));
         }
         for table in &listing.tables {
             let described = match describe(table, listing) {
@@ -269,6 +276,7 @@ fn describe(table: &Source, listing: &Listing) -> Result<TableInfo, &'static str
         source_topics: sub_topology.topics.clone(),
         partitions: Partitions::MIN,
         windowed: table.is_windowed || query.window_type.is_some(),
+        max_offset_lag: listing.bounds.get(&table.name).copied(),
     })
 }
 

@@ -1,10 +1,11 @@
 //! The one owner of the evidence: folds what the loops find, publishes snapshots, and says what changed.
 
+use super::wall::WallClock;
 use crate::clock::Clock;
-use crate::telemetry::{HostMetrics, Metrics, OnChange};
+use crate::telemetry::{HostMetrics, Metrics, OnChange, SlotMetrics};
 use crate::view::{
-    Catalogue, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment, Observation,
-    OwnObservation, Probe, Published, ServerVersion, Settings,
+    Catalogue, ClockExchange, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment,
+    Observation, OwnObservation, Probe, Processed, Published, Role, ServerVersion, Settings,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +26,14 @@ pub(super) enum Event {
     Heartbeats(bool),
     /// What `/ksql` told of tables.
     Catalogue(Arc<Catalogue>),
-    /// Whether standbys answer, by the server's properties.
-    Properties(Option<bool>),
+    /// Whether standbys answer and how often actives commit, by the server's properties.
+    Properties { standby_reads: Option<bool>, commit_interval: Option<Duration> },
+    /// Up to when a query has processed its input.
+    Processed(String, Processed),
+    /// An exchange of clocks with the sidecar of that incarnation.
+    Clock(u64, ClockExchange),
+    /// The cluster that the local server belongs to.
+    ClusterId(String),
 }
 
 /// How the own server knows the cluster.
@@ -47,9 +54,6 @@ pub(super) enum ReportAge {
     Told(Option<Duration>),
 }
 
-/// An age beyond this is a clock that was set, not a report.
-const PLAUSIBLE_AGE: Duration = Duration::from_secs(3600);
-
 /// How many events are folded before a snapshot is made, at most.
 const FOLDED: usize = 256;
 
@@ -67,7 +71,9 @@ pub(super) struct Keeper {
     metrics: Arc<Metrics>,
     named: watch::Sender<Named>,
     hosts: BTreeMap<HostName, HostMetrics>,
+    slots: BTreeMap<String, Vec<SlotMetrics>>,
     heartbeats: Option<bool>,
+    wall: WallClock,
     advice: OnChange<Vec<&'static str>>,
     /// Names that are no known server, and since when, until that is said.
     unroutable: (BTreeSet<String>, Option<Moment>),
@@ -90,7 +96,9 @@ impl Keeper {
             metrics,
             named,
             hosts: BTreeMap::new(),
+            slots: BTreeMap::new(),
             heartbeats: None,
+            wall: WallClock::default(),
             advice: OnChange::default(),
             unroutable: (BTreeSet::new(), None),
             shared_names: OnChange::default(),
@@ -136,7 +144,19 @@ impl Keeper {
                 self.metrics.tables.with(["passed_through"]).set(count(catalogue.passed_through.len()));
                 self.evidence.set_catalogue(catalogue);
             }
-            Event::Properties(standby_reads) => self.evidence.set_standby_reads(standby_reads),
+            Event::Properties { standby_reads, commit_interval } => {
+                self.evidence.set_standby_reads(standby_reads);
+                self.evidence.set_commit_interval(commit_interval);
+            }
+            Event::Processed(query_id, processed) => self.evidence.set_processed(&query_id, processed),
+            Event::Clock(incarnation, exchange) => {
+                self.evidence.note_clock(incarnation, exchange);
+                return false;
+            }
+            Event::ClusterId(id) => {
+                self.evidence.set_cluster_id(&id);
+                return false;
+            }
         }
         true
     }
@@ -173,7 +193,7 @@ impl Keeper {
         let updated = reported.map_or(0, |(_, host)| host.host_store_lags.update_time_ms);
         let own_report_age = match age {
             ReportAge::Told(age) => age,
-            ReportAge::SharedClock(now_ms) => age_by(now_ms, updated),
+            ReportAge::SharedClock(now_ms) => self.wall.age(now_ms, made.to, updated),
         };
         if let ReportAge::SharedClock(_) = age {
             self.publish_own(asked, body, made, own_report_age);
@@ -211,21 +231,41 @@ impl Keeper {
     }
 
     /// Sets the gauges of lags, which takes a look at every slot.
-    fn measure_lags(&self) {
+    fn measure_lags(&mut self) {
         let (view, now) = (self.published.load(), self.clock.now());
-        let mut largest = vec![(0, Duration::ZERO); view.hosts.len()];
+        let mut largest = vec![None; view.hosts.len()];
+        let stays = |table: &str, slots: &Vec<SlotMetrics>| {
+            view.tables.get(table).is_some_and(|table| table.partitions.get() as usize == slots.len())
+        };
+        self.slots.retain(|table, slots| stays(table, slots));
+        let metrics = &self.metrics;
+        for table in view.tables.values() {
+            let slots = self.slots.entry(table.name.clone()).or_insert_with(|| {
+                (0..table.partitions.get()).map(|partition| SlotMetrics::new(metrics, &table.name, partition)).collect()
+            });
+            for (slot, measured) in view.slots(table).zip(slots) {
+                let standbys = slot.replicas.iter().filter(|replica| replica.role == Role::Standby);
+                let hottest = standbys.filter_map(|standby| standby.lag(slot.end)).min();
+                measured.standby_lag.set(hottest.map_or(f64::NAN, |lag| lag as f64));
+                let ready = view.servable(&slot, table.max_offset_lag) > 1;
+                measured.failover_ready.set(f64::from(u8::from(ready)));
+            }
+        }
         for slot in view.tables.values().flat_map(|table| view.slots(table)) {
             for replica in &slot.replicas {
                 let (Some(lag), Some(age)) = (replica.lag(slot.end), replica.age(now)) else { continue };
                 if let Some(host) = largest.get_mut(usize::from(replica.host)) {
-                    *host = (host.0.max(lag), host.1.max(age));
+                    let (lag_before, age_before) = host.unwrap_or_default();
+                    *host = Some((lag.max(lag_before), age.max(age_before)));
                 }
             }
         }
-        for (host, (lag, age)) in view.hosts.iter().zip(largest) {
+        for (host, largest) in view.hosts.iter().zip(largest) {
             let Some(measured) = self.hosts.get(&host.name) else { continue };
-            measured.lag.set(lag as f64); // gauges are doubles; 2^53 records are beyond any log
-            measured.report_age.set(age.as_secs_f64());
+            let known: Option<(u64, Duration)> = largest.filter(|_| host.state == HostState::Live);
+            // gauges are doubles; 2^53 records are beyond any log
+            measured.lag.set(known.map_or(f64::NAN, |(lag, _)| lag as f64));
+            measured.report_age.set(known.map_or(f64::NAN, |(_, age)| age.as_secs_f64()));
         }
     }
 
@@ -257,7 +297,7 @@ impl Keeper {
             let known = before.hosts.iter().find(|known| known.name == host.name);
             let from = known.map_or(HostState::Unknown, |known| known.state);
             if from != host.state {
-                let lasted_ms = known.map(|known| view.made.since(known.since).as_millis());
+                let lasted_ms = known.map(|known| view.made.since(known.since).as_millis() as u64); // half a billion years fit
                 tracing::info!(host = %host.name, %from, to = %host.state, lasted_ms, "server changed state");
             }
         }
@@ -277,8 +317,8 @@ impl Keeper {
                 tracing::warn!(hosts = ?unroutable, "hosts in /clusterStatus under whose name no server answers");
             }
         }
-        let names = self.named.borrow().names.clone().into_iter();
-        let (local, others): (Vec<_>, Vec<_>) = names.partition(|name| means_every_machine(name));
+        let known = view.hosts.iter().map(|host| host.name.to_string());
+        let (local, others): (Vec<_>, Vec<_>) = known.partition(|name| means_every_machine(name));
         let local = if others.is_empty() { Vec::new() } else { local };
         if self.shared_names.update(local.clone()).is_some() && !local.is_empty() {
             tracing::warn!(hosts = ?local, "hosts in /clusterStatus have a name that no other machine can dial; set ksql.advertised.listener");
@@ -291,9 +331,4 @@ fn means_every_machine(name: &str) -> bool {
     let host = name.rsplit_once(':').map_or(name, |(host, _)| host).trim_matches(['[', ']']);
     let address = host.parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
-}
-
-fn age_by(now_ms: i64, updated_ms: i64) -> Option<Duration> {
-    let age = u64::try_from(now_ms.checked_sub(updated_ms)?).ok().map(Duration::from_millis)?;
-    (updated_ms > 0 && age <= PLAUSIBLE_AGE).then_some(age)
 }

@@ -2,6 +2,7 @@
 
 use super::fetch::{Fetch, FetchError};
 use crate::partition::{KeyColumn, SqlType};
+use crate::view::read_bound;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub(super) enum KsqlError {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Source {
     pub name: String,
+    #[serde(default)]
+    pub topic: String,
     /// Missing before 0.14, where keys were in the KAFKA format.
     #[serde(default)]
     pub key_format: Option<String>,
@@ -91,6 +94,8 @@ pub(super) struct Listing {
     pub tables: Vec<Source>,
     pub streams: Vec<Source>,
     pub queries: Vec<Query>,
+    /// The bounds on offset lag that tables were made with, by table.
+    pub bounds: BTreeMap<String, u64>,
 }
 
 /// Asks statements of one server, for its own view only.
@@ -129,7 +134,7 @@ async fn send(
 }
 
 impl Listing {
-    pub const STATEMENTS: &str = "LIST PROPERTIES; LIST TABLES; LIST STREAMS; SHOW QUERIES EXTENDED;";
+    pub const STATEMENTS: &str = "LIST PROPERTIES; LIST TABLES; LIST STREAMS; SHOW QUERIES EXTENDED; LIST TYPES;";
 
     /// Reads the entities of an answer; those of other types are left out.
     pub fn read(entities: Vec<Value>) -> Result<Self, KsqlError> {
@@ -140,6 +145,7 @@ impl Listing {
                 "properties" => listing.properties = properties(&entity),
                 "tables" => listing.tables = member(&mut entity, "tables")?,
                 "streams" => listing.streams = member(&mut entity, "streams")?,
+                "type_list" => listing.bounds = bounds(&entity),
                 "query_descriptions" => listing.queries = member(&mut entity, "queryDescriptions")?,
                 _ => {}
             }
@@ -150,6 +156,11 @@ impl Listing {
     /// The server's name in `/clusterStatus`: host and port of its `application.server`.
     pub fn own_name(&self) -> Option<String> {
         own_name(self.properties.get(APPLICATION_SERVER)?)
+    }
+
+    /// How often actives log what they have changed.
+    pub fn commit_interval(&self) -> Option<Duration> {
+        self.properties.get("ksql.streams.commit.interval.ms")?.parse().map(Duration::from_millis).ok()
     }
 
     /// Whether standbys answer pull queries.
@@ -180,6 +191,16 @@ fn properties(entity: &Value) -> BTreeMap<String, String> {
     list.iter().filter_map(pair).collect()
 }
 
+/// The settings of tables that are kept as custom types.
+fn bounds(entity: &Value) -> BTreeMap<String, u64> {
+    let types = entity.get("types").and_then(Value::as_object).into_iter().flatten();
+    let one = |(name, schema): (&String, &Value)| {
+        let fields = schema.get("fields").and_then(Value::as_array).into_iter().flatten();
+        read_bound(name, fields.filter_map(|field| field.get("name")?.as_str()))
+    };
+    types.filter_map(one).collect()
+}
+
 fn member<T: for<'de> Deserialize<'de>>(entity: &mut Value, name: &str) -> Result<Vec<T>, KsqlError> {
     let list = entity.get_mut(name).map(Value::take).unwrap_or_default();
     serde_json::from_value(list).map_err(|error| KsqlError::Form(format!("{name}: {error}")))
@@ -203,4 +224,77 @@ pub(super) fn input_partitions(entities: &[Value]) -> BTreeMap<String, u32> {
         Some((description.get("topic")?.as_str()?.to_owned(), u32::try_from(count).ok()?))
     });
     own.into_iter().chain(topics.filter_map(count)).collect()
+}
+
+/// Where a query is in its input: by topic and partition the start and end of the log, and the committed position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct InputOffsets(BTreeMap<(String, u64), Offsets>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Offsets {
+    start: i64,
+    end: i64,
+    committed: i64,
+}
+
+impl InputOffsets {
+    /// Reads the answer to `DESCRIBE ... EXTENDED`; `None` unless it tells of each of the topics, which it does only of
+    /// those that are no repartition topics: what was read from a source may still wait in one of those.
+    pub fn read(entities: &[Value], topics: &[String]) -> Option<Self> {
+        let description = entities.iter().find_map(|entity| entity.get("sourceDescription"))?;
+        let summaries = description.get("queryOffsetSummaries")?.as_array()?.iter();
+        let summaries = summaries.filter_map(|summary| summary.get("topicSummaries")?.as_array()).flatten();
+        let mut all = BTreeMap::new();
+        for summary in summaries {
+            let topic = summary.get("kafkaTopic")?.as_str()?;
+            for offset in summary.get("offsets")?.as_array()? {
+                let number = |name| offset.get(name).and_then(Value::as_i64);
+                let start = number("logStartOffset")?;
+                let committed = number("consumerOffset").unwrap_or(start);
+                let place = (topic.to_owned(), offset.get("partition")?.as_u64()?);
+                all.insert(place, Offsets { start, end: number("logEndOffset")?, committed });
+            }
+        }
+        let tells = |topic: &String| all.keys().any(|(told, _)| told == topic);
+        (!topics.is_empty() && topics.iter().all(tells)).then_some(InputOffsets(all))
+    }
+
+    /// Whether everything before `ends` has been processed.
+    pub fn have_reached(&self, ends: &InputOffsets) -> bool {
+        ends.0.iter().all(|(place, then)| {
+            let now = self.0.get(place);
+            then.end <= then.start || now.is_some_and(|now| now.committed >= then.end)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(topic: &str, end: i64, committed: i64) -> Vec<Value> {
+        let offsets = json!([
+            {"partition": 0, "logStartOffset": 0, "logEndOffset": end, "consumerOffset": committed},
+            {"partition": 1, "logStartOffset": 0, "logEndOffset": 0}
+        ]);
+        let summaries = json!([{"groupId": "g", "topicSummaries": [{"kafkaTopic": topic, "offsets": offsets}]}]);
+        vec![json!({"@type": "sourceDescription", "sourceDescription": {"queryOffsetSummaries": summaries}})]
+    }
+
+    #[test]
+    fn input_is_processed_when_the_committed_position_reaches_the_end_of_then() {
+        let topics = ["s".to_owned()];
+        let read = |end, committed| InputOffsets::read(&described("s", end, committed), &topics).expect("offsets");
+        let then = read(10, 4);
+        assert!(!read(20, 9).have_reached(&then));
+        assert!(read(20, 10).have_reached(&then));
+        assert!(!then.have_reached(&then) && read(7, 7).have_reached(&read(7, 7)));
+    }
+
+    #[test]
+    fn a_table_behind_a_repartition_topic_tells_nothing() {
+        let topics = ["Aggregate-GroupBy-repartition".to_owned()];
+        assert_eq!(InputOffsets::read(&described("s", 10, 10), &topics), None);
+        assert_eq!(InputOffsets::read(&described("s", 10, 10), &[]), None);
+    }
 }

@@ -12,8 +12,10 @@ mod ksql;
 mod membership;
 mod peers;
 mod prober;
+mod processed;
 mod reporter;
 mod topology;
+mod wall;
 
 pub use fetch::{Fetch, FetchError, Fetched, HttpFetch};
 
@@ -22,6 +24,7 @@ use self::keeper::{Event, Keeper, Named};
 use self::membership::{Member, Members, Membership};
 use self::peers::Beat;
 use self::prober::Prober;
+use self::processed::ProcessedLoop;
 use self::reporter::Reporter;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -104,7 +107,18 @@ impl<F: Fetch> Control<F> {
             Arc::clone(&refresh),
             &self.metrics,
         );
+        let (process, to_process) = mpsc::channel(QUEUED);
+        let processed = ProcessedLoop::new(
+            &self.config,
+            Arc::clone(fetch),
+            self.clock,
+            Arc::clone(published),
+            events.clone(),
+            to_process,
+            &self.metrics,
+        );
         let mut loops = JoinSet::new();
+        loops.spawn(processed.run());
         loops.spawn(keeper.run(received));
         loops.spawn(membership.run());
         loops.spawn(catalogue.run());
@@ -119,7 +133,7 @@ impl<F: Fetch> Control<F> {
                     self.watch(&mut servers, &members, &events, &asks);
                     refresh.notify_one();
                 }
-                Some(ask) = asked.recv() => self.answer(ask, &servers, &refresh),
+                Some(ask) = asked.recv() => self.answer(ask, &servers, &refresh, &process),
             }
         }
     }
@@ -144,18 +158,28 @@ impl<F: Fetch> Control<F> {
                 Arc::clone(&self.fetch),
                 self.clock,
                 events.clone(),
-                Arc::clone(&member.spec.name),
-                Arc::clone(&member.spec.url),
+                member,
                 Arc::clone(&probe_now),
             );
             loops.spawn(prober.run());
             let name = if member.spec.local { "cluster_status" } else { "peer_reports" };
-            let health = LoopHealth::new(&self.metrics, name);
+            let health = LoopHealth::new(&self.metrics, name).of(&member.spec.name);
+            let (clocks, published) = (events.clone(), Arc::clone(&self.published));
             let (fetch, events) = (Arc::clone(&self.fetch), events.clone());
-            loops.spawn(Reporter::new(&self.config, fetch, self.clock, events, member.clone(), health).run());
-            let (fetch, published) = (Arc::clone(&self.fetch), Arc::clone(&self.published));
-            let incarnation = Arc::clone(&self.incarnation);
-            if let Some(beat) = Beat::new(&self.config, fetch, published, asks.clone(), member, incarnation) {
+            loops
+                .spawn(Reporter::new(&self.config, fetch, self.clock, events, member.clone(), published, health).run());
+            if let Some(sidecar) = member.sidecar.clone() {
+                let beat = Beat {
+                    fetch: Arc::clone(&self.fetch),
+                    published: Arc::clone(&self.published),
+                    clock: self.clock,
+                    asks: asks.clone(),
+                    events: clocks,
+                    sidecar,
+                    incarnation: Arc::clone(&self.incarnation),
+                    interval: self.config.health.interval,
+                    timeout: self.config.health.timeout,
+                };
                 loops.spawn(beat.run());
             }
             let watched = Watched { member: member.clone(), probe_now, _loops: loops };
@@ -163,9 +187,16 @@ impl<F: Fetch> Control<F> {
         }
     }
 
-    fn answer(&self, ask: Ask, servers: &HashMap<HostName, Watched>, refresh: &Notify) {
+    fn answer(
+        &self,
+        ask: Ask,
+        servers: &HashMap<HostName, Watched>,
+        refresh: &Notify,
+        processed: &mpsc::Sender<String>,
+    ) {
         match ask {
             Ask::RefreshCatalogue => refresh.notify_one(),
+            Ask::Process(table) => _ = processed.try_send(table), // the request asks again
             Ask::Probe(host) => probe(servers, &host),
             Ask::Heard(heard) if peers::contradicts(&heard, &self.published) => probe(servers, &heard.server),
             Ask::Heard(_) => {}

@@ -4,9 +4,9 @@
 //! own evidence.
 
 use super::fetch::Fetch;
-use super::membership::Member;
-use crate::config::Config;
-use crate::view::{Ask, Heartbeat, HostState, MESSAGE_VERSION, Published};
+use super::keeper::Event;
+use crate::clock::Clock;
+use crate::view::{Ask, ClockExchange, Heartbeat, HostState, Interval, MESSAGE_VERSION, Published};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -19,24 +19,13 @@ pub(super) struct Beat<F> {
     pub asks: mpsc::Sender<Ask>,
     pub sidecar: String,
     pub incarnation: Arc<str>,
-    interval: Duration,
-    timeout: Duration,
+    pub clock: Clock,
+    pub events: mpsc::Sender<Event>,
+    pub interval: Duration,
+    pub timeout: Duration,
 }
 
 impl<F: Fetch> Beat<F> {
-    pub fn new(
-        config: &Config,
-        fetch: Arc<F>,
-        published: Arc<Published>,
-        asks: mpsc::Sender<Ask>,
-        member: &Member,
-        incarnation: Arc<str>,
-    ) -> Option<Self> {
-        let sidecar = member.sidecar.clone()?;
-        let (interval, timeout) = (config.health.interval, config.health.timeout);
-        Some(Beat { fetch, published, asks, sidecar, incarnation, interval, timeout })
-    }
-
     /// Beats until aborted; a peer that does not answer is simply asked again.
     pub async fn run(self) {
         let mut ticks = tokio::time::interval(self.interval);
@@ -45,10 +34,15 @@ impl<F: Fetch> Beat<F> {
         loop {
             ticks.tick().await;
             let Ok(message) = serde_json::to_string(&self.own()) else { continue };
+            let from = self.clock.now();
             let Ok(answer) = self.fetch.post(&url, message, self.timeout).await else { continue };
-            if let Ok(heard) = serde_json::from_slice::<Heartbeat>(&answer.body)
-                && self.asks.send(Ask::Heard(heard)).await.is_err()
-            {
+            let here = Interval { from, to: self.clock.now() };
+            let Ok(heard) = serde_json::from_slice::<Heartbeat>(&answer.body) else { continue };
+            if let (Ok(incarnation), Some(clock)) = (u64::from_str_radix(&heard.incarnation, 16), heard.clock_ms) {
+                let exchange = ClockExchange { here, theirs: Duration::from_millis(clock) };
+                let _ = self.events.send(Event::Clock(incarnation, exchange)).await; // the next heartbeat brings another
+            }
+            if self.asks.send(Ask::Heard(heard)).await.is_err() {
                 return;
             }
         }
@@ -60,6 +54,7 @@ impl<F: Fetch> Beat<F> {
         Heartbeat {
             version: MESSAGE_VERSION,
             incarnation: self.incarnation.to_string(),
+            clock_ms: None,
             server: own.map(|host| host.name.to_string()).unwrap_or_default(),
             state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
         }

@@ -2,6 +2,7 @@
 
 use super::fetch::{Fetch, FetchError, Fetched};
 use super::keeper::Event;
+use super::membership::Member;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::view::{HostName, Moment, Probe, ServerVersion};
@@ -30,6 +31,8 @@ pub(super) struct Prober<F> {
     pub now: Arc<Notify>,
     pub interval: Duration,
     pub timeout: Duration,
+    /// Whether it is the local server, whose cluster is this one.
+    pub local: bool,
 }
 
 #[derive(Deserialize)]
@@ -39,8 +42,13 @@ struct Info {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ServerInfo {
     version: String,
+    #[serde(default)]
+    kafka_cluster_id: String,
+    #[serde(default)]
+    ksql_service_id: String,
 }
 
 impl<F: Fetch> Prober<F> {
@@ -49,19 +57,19 @@ impl<F: Fetch> Prober<F> {
         fetch: Arc<F>,
         clock: Clock,
         events: mpsc::Sender<Event>,
-        host: HostName,
-        url: Arc<str>,
+        member: &Member,
         now: Arc<Notify>,
     ) -> Self {
         Prober {
             fetch,
             clock,
             events,
-            host,
-            url,
+            host: Arc::clone(&member.spec.name),
+            url: Arc::clone(&member.spec.url),
             now,
             interval: config.health.interval,
             timeout: config.health.timeout,
+            local: member.spec.local,
         }
     }
 
@@ -74,6 +82,7 @@ impl<F: Fetch> Prober<F> {
         let mut under_way = FuturesUnordered::from_iter([self.probe()]);
         let (mut sent, mut wanted, mut broke) = (Instant::now(), false, false);
         let mut answered: Option<Moment> = None;
+        let mut told: Option<String> = None;
         loop {
             let room = under_way.len() < UNDER_WAY;
             tokio::select! {
@@ -91,8 +100,13 @@ impl<F: Fetch> Prober<F> {
                     if settled.probe == Probe::Answered {
                         answered = answered.max(Some(settled.sent));
                     }
+                    let cluster = settled.cluster.clone().filter(|_| self.local);
                     if !overtaken && self.events.send(self.event(settled)).await.is_err() {
                         return;
+                    }
+                    if let Some(cluster) = cluster.filter(|cluster| told.as_ref() != Some(cluster)) {
+                        told = Some(cluster.clone());
+                        let _ = self.events.send(Event::ClusterId(cluster)).await; // the keeper ends last
                     }
                     continue;
                 }
@@ -105,9 +119,9 @@ impl<F: Fetch> Prober<F> {
     async fn probe(&self) -> Settled {
         let sent = self.clock.now();
         let answer = self.fetch.get(&format!("{}/info", self.url), self.timeout).await;
-        let (probe, version) = judge(&answer);
+        let (probe, version, cluster) = judge(&answer);
         let broke = matches!(answer, Err(FetchError::Failed(_)));
-        Settled { probe, version, sent, now: self.clock.now(), broke }
+        Settled { probe, version, cluster, sent, now: self.clock.now(), broke }
     }
 
     fn event(&self, Settled { probe, version, sent, now, .. }: Settled) -> Event {
@@ -119,21 +133,24 @@ impl<F: Fetch> Prober<F> {
 struct Settled {
     probe: Probe,
     version: Option<ServerVersion>,
+    cluster: Option<String>,
     sent: Moment,
     now: Moment,
     broke: bool,
 }
 
 /// Any HTTP answer but a 503 is a sign of life; 401 and 403 only say that credentials are missing.
-fn judge(answer: &Result<Fetched, FetchError>) -> (Probe, Option<ServerVersion>) {
+fn judge(answer: &Result<Fetched, FetchError>) -> (Probe, Option<ServerVersion>, Option<String>) {
     match answer {
-        Ok(Fetched { status: 503, .. }) => (Probe::NotReady, None),
+        Ok(Fetched { status: 503, .. }) => (Probe::NotReady, None, None),
         Ok(Fetched { body, .. }) => {
-            let info = serde_json::from_slice::<Info>(body).ok();
-            (Probe::Answered, info.and_then(|info| ServerVersion::parse(&info.info.version)))
+            let info = serde_json::from_slice::<Info>(body).ok().map(|info| info.info);
+            let version = info.as_ref().and_then(|info| ServerVersion::parse(&info.version));
+            let cluster = info.map(|info| format!("{}/{}", info.kafka_cluster_id, info.ksql_service_id));
+            (Probe::Answered, version, cluster)
         }
-        Err(FetchError::Refused) => (Probe::Refused, None),
-        Err(FetchError::TimedOut | FetchError::TooLarge(_) | FetchError::Failed(_)) => (Probe::Missed, None),
+        Err(FetchError::Refused) => (Probe::Refused, None, None),
+        Err(FetchError::TimedOut | FetchError::TooLarge(_) | FetchError::Failed(_)) => (Probe::Missed, None, None),
     }
 }
 
@@ -177,6 +194,7 @@ mod tests {
                 now: Arc::clone(&now),
                 interval: Duration::from_millis(200),
                 timeout: Duration::from_millis(500),
+                local: false,
             };
             tokio::spawn(prober.run());
             Watch { clock, answer, fetch, now, events, liveness: Liveness::new(Moment::EPOCH) }
@@ -244,7 +262,7 @@ mod tests {
         assert_eq!([200, 401, 403, 500, 404].map(status), [Probe::Answered; 5]);
         assert_eq!(status(503), Probe::NotReady);
         assert_eq!(judge(&Err(FetchError::TooLarge(1))).0, Probe::Missed);
-        let (_, version) = judge(&ok(r#"{"KsqlServerInfo":{"version":"7.4.0","serverStatus":"RUNNING"}}"#));
+        let (_, version, _) = judge(&ok(r#"{"KsqlServerInfo":{"version":"7.4.0","serverStatus":"RUNNING"}}"#));
         assert_eq!(version, ServerVersion::parse("7.4.0"));
     }
 }

@@ -7,7 +7,7 @@ use super::membership::Member;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::telemetry::LoopHealth;
-use crate::view::{Interval, Moment, PeerLag};
+use crate::view::{HostState, Interval, Moment, PeerLag, Published};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +23,7 @@ pub(super) struct Reporter<F> {
     pub clock: Clock,
     pub events: mpsc::Sender<Event>,
     pub member: Member,
+    pub published: Arc<Published>,
     interval: Duration,
     timeout: Duration,
     sidecar_after: Instant,
@@ -52,6 +53,7 @@ impl<F: Fetch> Reporter<F> {
         clock: Clock,
         events: mpsc::Sender<Event>,
         member: Member,
+        published: Arc<Published>,
         health: LoopHealth,
     ) -> Self {
         Reporter {
@@ -59,6 +61,7 @@ impl<F: Fetch> Reporter<F> {
             clock,
             events,
             member,
+            published,
             interval: config.lag.poll_interval,
             timeout: config.lag.timeout,
             sidecar_after: Instant::now(),
@@ -82,9 +85,17 @@ impl<F: Fetch> Reporter<F> {
                         }
                     }
                 }
+                Err(_) if self.is_down() => {} // the probes say so
                 Err(error) => self.health.failed(&error),
             }
         }
+    }
+
+    /// Whether the server is known to be down, starting or shutting down.
+    fn is_down(&self) -> bool {
+        let view = self.published.load();
+        let known = view.hosts.iter().find(|host| host.name == self.member.spec.name);
+        known.is_some_and(|host| host.state != HostState::Live)
     }
 
     async fn report(&mut self) -> Result<Vec<Event>, ReportError> {
@@ -178,7 +189,7 @@ mod tests {
         let config = Config::load(LoadOptions::default()).unwrap();
         let (events, _) = mpsc::channel(1);
         let health = LoopHealth::new(&Metrics::new().unwrap(), "peer_reports");
-        Reporter::new(&config, Arc::new(fetch), Clock::start(), events, member, health)
+        Reporter::new(&config, Arc::new(fetch), Clock::start(), events, member, Arc::default(), health)
     }
 
     #[tokio::test(start_paused = true)]

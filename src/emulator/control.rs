@@ -72,7 +72,12 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
 }
 
 fn fault(shared: &Arc<Shared>, body: &[u8]) -> Result<String, String> {
-    let fault: Fault = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    let fault: Fault =
+        serde_json::from_slice(body).map_err(|error| format!("{error}; try one of: {}", Fault::EXAMPLES))?;
+    let servers = shared.model().hosts.len();
+    if let Some(server) = fault.servers().into_iter().find(|server| *server >= servers) {
+        return Err(format!("there is no server {server}; they count from 0 to {}", servers.saturating_sub(1)));
+    }
     shared.model().inject(fault);
     shared.follow();
     Ok(state(shared))

@@ -48,3 +48,41 @@ pub enum Fault {
     #[allow(missing_docs)]
     Stall { server: usize, on: bool },
 }
+
+impl Fault {
+    /// Each, as the control port takes it.
+    pub const EXAMPLES: &str = r#"{"crash":1} {"pause":1} {"resume":1} {"close":1} {"start":1} {"wipe":1} {"cutOff":{"from":0,"to":1}} {"slow":{"server":1,"ms":300}} {"stall":{"server":1,"on":true}} {"truncate":{"server":1,"on":true}} {"delayReplication":{"server":1,"ms":5000}} {"freezeLagReports":1} {"clockSkew":{"server":1,"ms":3600000}} {"ghostHost":"ghost:8088"} {"recreateTopic":"TL"} "heal""#;
+
+    /// The servers that it names.
+    pub fn servers(&self) -> Vec<usize> {
+        match self {
+            Fault::Crash(server)
+            | Fault::Pause(server)
+            | Fault::Resume(server)
+            | Fault::Close(server)
+            | Fault::Start(server)
+            | Fault::FreezeLagReports(server)
+            | Fault::Wipe(server)
+            | Fault::Slow { server, .. }
+            | Fault::ClockSkew { server, .. }
+            | Fault::DelayReplication { server, .. }
+            | Fault::Truncate { server, .. }
+            | Fault::Stall { server, .. } => vec![*server],
+            Fault::CutOff { from, to } => vec![*from, *to],
+            Fault::Heal | Fault::RecreateTopic(_) | Fault::GhostHost(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_a_fault() {
+        let examples: Vec<Fault> =
+            Fault::EXAMPLES.split(' ').map(|text| serde_json::from_str(text).expect(text)).collect();
+        assert_eq!(examples.len(), 16);
+        assert!(examples.contains(&Fault::Heal));
+    }
+}

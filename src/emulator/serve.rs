@@ -3,6 +3,7 @@
 use super::cluster::Cluster;
 use super::config::ClusterConfig;
 use super::control::Control;
+use super::fault::Fault;
 use serde_json::json;
 use std::io;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ fn introduction(cluster: &Cluster, control: &Control) -> String {
     out += &format!(
         "\ntry\n  curl -s {url}/query -d '{{\"ksql\":\"SELECT * FROM TL WHERE K='\\''k1'\\'';\"}}'\n  curl -s {url}/clusterStatus\n  \
          curl -s {control}/state\n  curl -s {control}/write -d '{{\"key\":\"k1\"}}'\n  curl -s {control}/fault -d '{{\"crash\":2}}'\n  \
-         curl -s {control}/fault -d '{{\"start\":2}}'\n  curl -s {control}/fault -d '\"heal\"'\nalso pause, resume, close, cutOff, slow, freezeLagReports and others\n"
+         curl -s {control}/fault -d '{{\"start\":2}}'\n  curl -s {control}/fault -d '\"heal\"'\nfaults: {}\n",
+        Fault::EXAMPLES
     );
     out
 }

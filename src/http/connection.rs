@@ -16,12 +16,16 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What every HTTP/2 client sends first (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The least buffer that hyper allows a connection.
 const LEAST_BUFFER_BYTES: usize = 8 * 1024;
+
+/// How long a connection that is new when the end begins may take to send its first request.
+const FIRST_REQUEST: Duration = Duration::from_millis(250);
 
 /// Bytes of an answer that may wait for a client that does not read, for each HTTP/2 stream.
 const STREAM_BUFFER_BYTES: usize = 64 * 1024;
@@ -40,9 +44,14 @@ impl<H: Handler> Serving<H> {
         I: Read + Write + Unpin + Send + 'static,
     {
         let first_bytes = tokio::time::timeout(self.settings.head_timeout, sniff(&mut io));
+        let ending = async {
+            self.info.drain().draining().await;
+            tokio::time::sleep(FIRST_REQUEST).await;
+        };
         let sniffed = tokio::select! {
+            biased;
             sniffed = first_bytes => sniffed,
-            () = self.info.drain().draining() => return,
+            () = ending => return,
         };
         let serving = Arc::new(self);
         match sniffed {
@@ -131,6 +140,7 @@ where
 {
     let mut connection = pin!(connection);
     let ended = tokio::select! {
+        biased; // a request that has come with the connection is begun, and then counts as under way
         ended = connection.as_mut() => ended,
         () = info.drain().draining() => {
             shut_down(connection.as_mut());
@@ -175,7 +185,6 @@ mod tests {
     use hyper_util::rt::TokioIo;
     use std::net::SocketAddr;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
 

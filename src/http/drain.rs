@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Starts the end and waits for it; one for all listeners of a process.
 ///
@@ -65,6 +66,11 @@ impl DrainSignal {
     /// Completes when the end begins; at once if it has.
     pub async fn draining(&self) {
         self.draining.cancelled().await;
+    }
+
+    /// Makes the drain wait until what is returned is dropped.
+    pub fn hold(&self) -> TaskTrackerToken {
+        self.tasks.token()
     }
 
     /// Runs a task that the drain waits for, and drops at its limit.

@@ -12,9 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// First and last wait after an `accept` that failed for want of something (descriptors, memory) that time may free.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// How long connections are accepted when the end has begun: until none has come for the first span, at most for the second.
+const QUIET: Duration = Duration::from_millis(10);
+const LAST_ACCEPTED: Duration = Duration::from_millis(200);
 
 /// A bound port that speaks HTTP/1.1, `Upgrade: h2c` and HTTP/2 by prior knowledge.
 #[derive(Debug)]
@@ -42,20 +47,22 @@ impl Server {
 
     /// Accepts and serves until the drain begins, then closes the port; open connections are the drain's to await.
     pub async fn serve<H: Handler>(self, handler: Arc<H>, drain: DrainSignal) {
-        let accepting = async {
-            loop {
-                let slot = self.free_slot().await;
-                let (stream, peer) = self.accept().await;
-                let counted = self.settings.connections.clone().map(Counted::in_gauge);
-                let info = ConnectionInfo::new(peer, drain.clone(), slot, counted);
-                let serving = Serving { handler: Arc::clone(&handler), settings: Arc::clone(&self.settings), info };
-                drain.spawn(serving.run(TokioIo::new(stream)));
-            }
+        let _open = drain.hold();
+        let accept_one = async || {
+            let slot = self.free_slot().await;
+            let (stream, peer) = self.accept().await;
+            let counted = self.settings.connections.clone().map(Counted::in_gauge);
+            let info = ConnectionInfo::new(peer, drain.clone(), slot, counted);
+            let serving = Serving { handler: Arc::clone(&handler), settings: Arc::clone(&self.settings), info };
+            drain.spawn(serving.run(TokioIo::new(stream)));
         };
         tokio::select! {
             () = drain.draining() => {}
-            () = accepting => {}
+            () = async { loop { accept_one().await } } => {}
         }
+        // clients whose connections the kernel has established already may have sent their requests
+        let end = Instant::now() + LAST_ACCEPTED;
+        while Instant::now() < end && tokio::time::timeout(QUIET, accept_one()).await.is_ok() {}
     }
 
     /// Waits until one more connection is allowed; `None` cannot come, as the semaphore is never closed.

@@ -54,7 +54,7 @@ impl H1Pool {
             let reused = idle.is_some();
             let mut sender = match idle {
                 Some(sender) => sender,
-                None => dial(connector, target).await?,
+                None => Box::pin(dial(connector, target)).await?, // rare, and large for every request otherwise
             };
             let mut failed = match sender.try_send_request(request).await {
                 Ok(response) => return Ok(self.lease(response, sender)),

@@ -82,7 +82,7 @@ impl H2Pool {
             let open = if reuse == Reuse::Allowed { self.take() } else { None };
             let (lease, reused) = match open {
                 Some(lease) => (lease, true),
-                None => self.dial(connector, target, reuse).await?,
+                None => Box::pin(self.dial(connector, target, reuse)).await?, // rare, and large for every request otherwise
             };
             let mut sender = lease.0.sender.clone();
             let mut failed = match sender.try_send_request(request).await {

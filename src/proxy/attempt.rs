@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::response::Parts;
 use http::{Request, Response, StatusCode};
+use http_body::Body as HttpBody;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -64,6 +65,11 @@ impl From<&SendError> for Failure {
 }
 
 impl Answer {
+    /// Whether the answer has been read to its end.
+    pub fn is_whole(&self) -> bool {
+        self.body.size_hint().exact().is_some()
+    }
+
     /// The response for the client.
     pub fn into_response(self) -> Response<Body> {
         Response::from_parts(self.head, self.body)
@@ -122,7 +128,7 @@ impl Proxy {
         let (sql, hold) = (request.envelope.sql(), self.settings.held_answer);
         let send = |reuse| exchange(host, version, reuse, request.head.with_bytes(body.clone()), sql, hold, &took);
         let exchanged = match send(Reuse::Allowed).await {
-            Exchange::Failed(failure) if failure.stale_connection => send(Reuse::Never).await,
+            Exchange::Failed(failure) if failure.stale_connection => Box::pin(send(Reuse::Never)).await,
             other => other,
         };
         match &exchanged {

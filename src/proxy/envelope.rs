@@ -1,5 +1,6 @@
 //! The JSON around a statement: read what routing needs, add or take out members, leave every other byte as it came.
 
+use super::demand::FIELDS;
 use crate::partition::Partition;
 use crate::view::{Members, Text};
 use bytes::Bytes;
@@ -58,6 +59,8 @@ pub struct Envelope {
     end: usize,
     max_offset_lag: Option<u64>,
     client_pinned: bool,
+    /// The sidecar's own members that were taken out of the body, with their values.
+    asked: Vec<(&'static str, String)>,
 }
 
 type Object<'a> = Members<Text<'a>, &'a RawValue>;
@@ -68,6 +71,9 @@ impl Envelope {
     /// Not understood are: no JSON object, no statement, a member that matters given twice, properties of another shape.
     pub fn read(endpoint: Endpoint, body: Bytes) -> Option<Self> {
         let document: Object<'_> = serde_json::from_slice(&body).ok()?;
+        if let Some((body, asked)) = mentions_own(&body).then(|| take_own(endpoint, &document)).flatten() {
+            return Some(Envelope { asked, ..Self::read(endpoint, body)? });
+        }
         let sql: Text<'_> = serde_json::from_str(only(&document, endpoint.statement_member())??.get()).ok()?;
         let properties = object(only(&document, endpoint.properties_member())?)?;
         let request_properties = only(&document, "requestProperties")?;
@@ -81,7 +87,8 @@ impl Envelope {
         let request_properties = request_properties.map(|raw| range_in(&body, raw));
         let end = body.iter().rposition(|byte| *byte == b'}')?;
         let max_offset_lag = bound.and_then(offset_lag);
-        Some(Envelope { endpoint, sql, request_properties, end, max_offset_lag, client_pinned, body })
+        let asked = Vec::new();
+        Some(Envelope { endpoint, sql, request_properties, end, max_offset_lag, client_pinned, asked, body })
     }
 
     /// The statement, unescaped.
@@ -94,7 +101,17 @@ impl Envelope {
         self.endpoint
     }
 
-    /// The body as it came.
+    /// The value of a member of the sidecar's own.
+    pub fn asked(&self, member: &str) -> Option<&str> {
+        self.asked.iter().find(|(name, _)| *name == member).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the client's bound on offset lag is one that the server keeps too.
+    pub fn server_keeps_bound(&self) -> bool {
+        self.max_offset_lag.is_some() && self.endpoint == Endpoint::Query
+    }
+
+    /// The body as it came, but for the sidecar's own members, which servers refuse.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
@@ -136,6 +153,54 @@ impl Envelope {
         }
         without_member(&body, self.endpoint.properties_member(), MAX_LAG).map_or(body, Bytes::from)
     }
+}
+
+/// Whether a body may have members of the sidecar's own: a look that costs less than reading its objects.
+fn mentions_own(body: &[u8]) -> bool {
+    FIELDS.iter().any(|field| memchr::memmem::find(body, field.member.as_bytes()).is_some())
+}
+
+/// The body without the sidecar's own members, and those with their values; `None` if there are none. Of a member that
+/// stands in several places the outermost counts, then that of `requestProperties`.
+fn take_own(endpoint: Endpoint, document: &Object<'_>) -> Option<(Bytes, Vec<(&'static str, String)>)> {
+    let own = |name: &str| FIELDS.iter().map(|field| field.member).find(|member| *member == name);
+    let mut asked = Vec::new();
+    let mut keep = |object: &Object<'_>| -> Option<Vec<(String, String)>> {
+        let mut kept = Vec::with_capacity(object.0.len());
+        let before = asked.len();
+        for (name, value) in &object.0 {
+            match own(name) {
+                Some(member) => asked.push((member, text_of(value))),
+                None => kept.push((name.to_string(), value.get().to_owned())),
+            }
+        }
+        (asked.len() > before).then_some(kept)
+    };
+    let mut members = keep(document);
+    for properties in ["requestProperties", endpoint.properties_member()] {
+        let Some(inner) = only(document, properties).flatten().and_then(|raw| object(Some(raw)).flatten()) else {
+            continue;
+        };
+        if let Some(kept) = keep(&inner) {
+            let all = document.0.iter().filter(|(name, _)| own(name).is_none());
+            let members =
+                members.get_or_insert_with(|| all.map(|(n, v)| (n.to_string(), v.get().to_owned())).collect());
+            if let Some((_, value)) = members.iter_mut().find(|(name, _)| name == properties) {
+                *value = written(kept);
+            }
+        }
+    }
+    Some((Bytes::from(written(members?)), asked))
+}
+
+fn written(members: Vec<(String, String)>) -> String {
+    let members = members.into_iter().map(|(name, value)| format!("{}:{value}", serde_json::Value::from(name)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+/// A value as a header would have it: the text of a string, else the JSON.
+fn text_of(value: &RawValue) -> String {
+    serde_json::from_str::<Text<'_>>(value.get()).map_or_else(|_| value.get().to_owned(), |text| text.to_string())
 }
 
 /// The members of a pin, in the form that each endpoint accepts.

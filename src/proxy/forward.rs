@@ -42,7 +42,7 @@ impl Proxy {
             let Some(host) = view.host(index) else { continue };
             let Some(known) = self.hosts.get(host) else { continue };
             match self.forward_to(&known, head, &mut reclaim, pool).await {
-                Ok(response) => return Ok((response, Served { host: Arc::clone(&host.name), candidate: None })),
+                Ok(response) => return Ok((response, Served::by(Arc::clone(&host.name)))),
                 Err(error) if error.is_request_body() => return Err(ProxyError::RequestBody(error.to_string())),
                 Err(error) if error.is_connect() && reclaim.is_whole() => {
                     note(&mut tried, &known, &error);
@@ -102,7 +102,7 @@ impl Proxy {
         for index in native_order(&view, &traffic, self.clock.now()) {
             let Some(known) = view.host(index).and_then(|host| self.hosts.get(host)) else { continue };
             match tunnel::forward(request, &known.upstream, connection).await {
-                Ok(response) => return Ok((response, Served { host: Arc::clone(&known.name), candidate: None })),
+                Ok(response) => return Ok((response, Served::by(Arc::clone(&known.name)))),
                 Err(failed) => {
                     self.note_failure(&known, (&failed.error).into());
                     note(&mut tried, &known, &failed.error);
@@ -125,7 +125,7 @@ impl Proxy {
         };
         let mut reclaim = Reclaim::new(Outgoing::Held(body));
         match self.forward_to(&host, head, &mut reclaim, Pool::Pull).await {
-            Ok(response) => Ok((response, Served { host: Arc::clone(&host.name), candidate: None })),
+            Ok(response) => Ok((response, Served::by(Arc::clone(&host.name)))),
             Err(error) => Err(ProxyError::Unreachable { tried: format!("{}: {error}", host.name) }),
         }
     }

@@ -1,5 +1,6 @@
 //! One request from its arrival to its answer.
 
+use super::demand::Said;
 use super::forward::Outgoing;
 use super::lookup::Lookup;
 use super::record::Record;
@@ -24,6 +25,7 @@ impl Handler for Proxy {
                 if self.settings.headers {
                     reply::decorate(&mut response, &served, record.attempts);
                 }
+                reply::tell(&mut response, &served);
                 record.served_by = Some(served.host);
                 record.lag = served.candidate.and_then(|candidate| candidate.lag);
                 record.age = served.candidate.and_then(|candidate| candidate.age);
@@ -56,6 +58,7 @@ impl Proxy {
         match inbound.map_err(|error| ProxyError::RequestBody(error.to_string()))? {
             Inbound::Query(query) => self.query(*query, connection, record).await,
             Inbound::Held(head, body) if head.path() == "/close-query" => Box::pin(self.close_query(&head, body)).await,
+            Inbound::Held(head, body) if head.path() == "/ksql" => Box::pin(self.statements(&head, body)).await,
             Inbound::Held(head, body) => {
                 let pool = pool_of(&head);
                 Box::pin(self.forward(&head, Outgoing::Held(body), pool)).await
@@ -99,11 +102,15 @@ impl Proxy {
         let view = self.published.load();
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
         let mut trail = Trail::new(view.hosts.len(), Arc::clone(&self.metrics));
+        let said = Said::read(&request.head.headers, &request.envelope);
+        let said = said.map_err(|error| ProxyError::BadDemand(error.to_string()))?;
         let answered = match locate(&statement, &view) {
             Ok(located) => {
                 record.locate(&located.table.name, located.partition);
-                self.lookup(Lookup::new(self, &request, &statement, located), &mut trail).await
+                let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
+                self.lookup(lookup, &mut trail).await
             }
+            Err(reason) if said.is_bound(&request.envelope) => return Err(cannot_be_kept(reason)),
             Err(reason) => {
                 self.metrics.passed_through.with([reason.as_str()]).inc();
                 if matches!(reason, PassReason::UnknownTable) {
@@ -120,6 +127,15 @@ impl Proxy {
         let body: Bytes = request.envelope.body().clone();
         Box::pin(self.forward(&request.head, Outgoing::Held(body), pool)).await
     }
+}
+
+/// A bound on a statement that the servers route: they would not keep it.
+fn cannot_be_kept(reason: PassReason) -> ProxyError {
+    ProxyError::BadDemand(format!(
+        "this statement is routed by the servers ({}), which keep no bound on freshness; ask for single keys of a \
+         materialised table, or leave the bound out",
+        reason.as_str()
+    ))
 }
 
 /// What was not understood on a query endpoint may be a push query.

@@ -1,15 +1,17 @@
 //! A keyed pull query on a materialised table: the plan, its attempts, and another round while the cluster moves.
 
 use super::attempt::{Answer, Exchange, Failure};
+use super::bounds::Bounds;
+use super::demand::Said;
 use super::prover::{Absence, Proof};
-use super::race::{Finish, Rules, Settled, Step, race};
+use super::race::{Doubt, Finish, Rules, Settled, Step, race};
 use super::reply::Served;
 use super::request::QueryRequest;
 use super::stores::Store;
 use super::trail::Trail;
 use super::{Proxy, versions};
 use crate::error::ProxyError;
-use crate::route::{Candidate, Key, Located, Options, Plan, Rejected, Traffic, key_literals, native_order, plan};
+use crate::route::{Key, Located, Plan, Rejected, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
 use crate::view::{Ask, ClusterView, HostView, Role};
 use bytes::Bytes;
@@ -31,7 +33,7 @@ const ASKED_AGAIN: usize = 1;
 pub(super) struct Lookup<'a, 'sql> {
     pub request: &'a QueryRequest,
     pub located: Located,
-    pub options: Options,
+    pub bounds: Bounds,
     literals: SmallVec<[&'a Literal<'sql>; 2]>,
     windows: &'a [WindowBound<'sql>],
     store: Arc<Store>,
@@ -39,18 +41,24 @@ pub(super) struct Lookup<'a, 'sql> {
 }
 
 impl<'a, 'sql> Lookup<'a, 'sql> {
-    pub fn new(proxy: &Proxy, request: &'a QueryRequest, statement: &'a Statement<'sql>, located: Located) -> Self {
+    pub fn new(
+        proxy: &Proxy,
+        request: &'a QueryRequest,
+        statement: &'a Statement<'sql>,
+        located: Located,
+        said: Said,
+        view: &ClusterView,
+    ) -> Result<Self, ProxyError> {
         let info = &located.table;
-        let max_offset_lag = request.envelope.max_offset_lag().or(proxy.settings.max_offset_lag);
-        Lookup {
+        Ok(Lookup {
             request,
-            literals: key_literals(statement, &located.table).unwrap_or_default(),
-            options: Options { max_offset_lag, ..Options::default() },
+            literals: key_literals(statement, info).unwrap_or_default(),
+            bounds: proxy.bounds(said.or(info, &proxy.settings.freshness), info, view)?,
             windows: &statement.windows,
             store: proxy.stores.get(info),
             pinned: request.envelope.pinned(located.partition),
             located,
-        }
+        })
     }
 
     /// The key, made only where it is wanted: for a proof, or as a canary.
@@ -74,28 +82,46 @@ impl Proxy {
     /// Answers a lookup, or says why no replica could.
     pub(super) async fn lookup(
         &self,
-        lookup: Lookup<'_, '_>,
+        mut lookup: Lookup<'_, '_>,
         trail: &mut Trail,
     ) -> Result<(Answer, Served), ProxyError> {
         let begun = self.clock.now();
         let deadline = self.clock.instant(begun + self.settings.deadline);
         let give_up = begun + self.settings.patience;
         let mut changes = self.published.changes();
+        let wait_until = begun + lookup.bounds.demand.wait.min(self.settings.deadline);
+        let mut waited = None;
         let mut pause = PAUSE.0;
         loop {
             let view = self.published.load();
-            let (plan, traffic) = self.plan(&lookup, &view);
+            let (mut plan, traffic) = self.plan(&lookup, &view)?;
+            if plan.candidates.is_empty() && !plan.native {
+                let may_wait = self.clock.now() < wait_until;
+                let came = may_wait && Box::pin(self.wait(&lookup, wait_until, &mut changes)).await?;
+                if may_wait {
+                    waited = Some(self.clock.now().since(begun));
+                }
+                if came {
+                    continue;
+                }
+                self.unmet(&lookup, &mut plan, &view)?;
+            }
             let decision = plan.candidates.first().map_or("native", |candidate| candidate.preference.as_str());
             self.metrics.routing_decisions.with([decision]).inc();
-            if plan.candidates.is_empty() && !plan.native {
-                return Err(self.bound_unmet(&lookup, &plan, &view));
-            }
             match self.race_lookup(&lookup, (&plan, &traffic), &view, deadline, trail).await {
-                Finish::Answered(answer, step) => return Ok((answer, self.served(&lookup, &step, &plan))),
+                Finish::Answered(answer, step) => {
+                    self.note_served(&lookup, &step, &plan);
+                    let freshness = self.freshness(&mut lookup, &step, &view, (begun, answer.is_whole()), waited);
+                    let served = Served { host: Arc::clone(&step.host.name), candidate: step.candidate, freshness };
+                    return Ok((answer, served));
+                }
                 Finish::Deadline => break,
                 Finish::Exhausted if !trail.may_pass() || self.clock.now() >= give_up => break,
                 Finish::Exhausted => {
                     self.ask(Ask::RefreshCatalogue);
+                    if trail.waits_for_report() {
+                        pause = give_up.since(self.clock.now());
+                    }
                     tokio::select! {
                         () = self.another_plan(&lookup, &plan, &mut changes) => {}
                         () = tokio::time::sleep(pause) => {}
@@ -111,7 +137,7 @@ impl Proxy {
     /// Completes when a new snapshot orders the replicas otherwise than `before`.
     async fn another_plan(&self, lookup: &Lookup<'_, '_>, before: &Plan, changes: &mut watch::Receiver<u64>) {
         while changes.changed().await.is_ok() {
-            let (plan, _) = self.plan(lookup, &self.published.load());
+            let Ok((plan, _)) = self.plan(lookup, &self.published.load()) else { return };
             let order = |plan: &Plan| -> SmallVec<[_; 4]> {
                 plan.candidates.iter().map(|c| (c.host, c.preference, c.sees_absence)).collect()
             };
@@ -122,12 +148,12 @@ impl Proxy {
         std::future::pending().await // no more snapshots: the process is ending
     }
 
-    fn plan(&self, lookup: &Lookup<'_, '_>, view: &ClusterView) -> (Plan, Traffic) {
+    pub(super) fn plan(&self, lookup: &Lookup<'_, '_>, view: &ClusterView) -> Result<(Plan, Traffic), ProxyError> {
         let last_served = lookup.store.last_served(lookup.located.partition);
         let traffic = self.hosts.traffic(view, last_served.as_ref());
-        let slot = view.slot(&lookup.located.table, lookup.located.partition);
-        let plan = plan(&slot, &lookup.options, view, &traffic, self.clock.now());
-        (plan, traffic)
+        let now = self.clock.now();
+        let (slot, options) = self.options(&lookup.bounds, &lookup.located, view, now)?;
+        Ok((plan(&slot, &options, view, &traffic, now), traffic))
     }
 
     async fn race_lookup(
@@ -170,6 +196,9 @@ impl Proxy {
         let Some(host) = view.host(step.index) else {
             return (step, Settled::Failed(Failure { label: "unknown_host", unsent: true, stale_connection: false }));
         };
+        if !self.still_fresh(lookup, &step) {
+            return (step, Settled::Failed(Failure { label: "too_stale", unsent: true, stale_connection: false }));
+        }
         let (request, version) = (lookup.request, versions::upstream(lookup.request, host.version));
         let body = if step.pin.is_some() { &lookup.pinned } else { request.envelope.body() };
         for _ in 0..=ASKED_AGAIN {
@@ -186,11 +215,11 @@ impl Proxy {
             match Box::pin(self.believe(lookup, &step, host, provers)).await {
                 Proof::Absent => return (step, Settled::Good(empty)),
                 Proof::Present => {}
-                Proof::Behind => return (step, Settled::Unproven("behind")),
-                Proof::Inconclusive | Proof::Unreadable => return (step, Settled::Unproven("unproven")),
+                Proof::Behind => return (step, Settled::Unproven(Doubt::Behind)),
+                Proof::Inconclusive | Proof::Unreadable => return (step, Settled::Unproven(Doubt::Unproven)),
             }
         }
-        (step, Settled::Unproven("unproven"))
+        (step, Settled::Unproven(Doubt::Unproven))
     }
 
     /// Whether an empty answer is the truth: from a replica that holds all that was logged, as far as is known, and which
@@ -230,7 +259,7 @@ impl Proxy {
     }
 
     /// Notes who answered: for ties, and for reads that may have gone back in time.
-    fn served(&self, lookup: &Lookup<'_, '_>, step: &Step, plan: &Plan) -> Served {
+    fn note_served(&self, lookup: &Lookup<'_, '_>, step: &Step, plan: &Plan) {
         if step.pin.is_some() {
             lookup.store.served(lookup.located.partition, &step.host.name);
         }
@@ -238,7 +267,6 @@ impl Proxy {
         if step.candidate.is_some_and(|c| c.role == Role::Standby) && plan.rejected.iter().any(lost) {
             self.metrics.reads_after_failover.inc();
         }
-        Served { host: Arc::clone(&step.host.name), candidate: step.candidate }
     }
 
     /// The last answer a server gave, else an error that names every host.
@@ -259,37 +287,13 @@ impl Proxy {
             return Err(ProxyError::Unproven { message });
         }
         match trail.take_last() {
-            Some((answer, host)) => Ok((answer, Served { host, candidate: None })),
+            Some((answer, host)) => Ok((answer, Served::by(host))),
             None => Err(ProxyError::Exhausted {
                 message: format!(
                     "table {table}, partition {partition}: no replica answered within {took:.1?}; met {}",
                     trail.describe()
                 ),
             }),
-        }
-    }
-
-    fn bound_unmet(&self, lookup: &Lookup<'_, '_>, plan: &Plan, view: &ClusterView) -> ProxyError {
-        let hosts: Vec<String> = plan
-            .rejected
-            .iter()
-            .filter_map(|rejected| {
-                let Candidate { host, role, lag, age, .. } = rejected.candidate;
-                let name = &view.host(host)?.name;
-                let lag = lag.map_or("unknown".to_owned(), |lag| format!("{lag} records"));
-                let age = age.map_or("unknown".to_owned(), |age| format!("{} ms", age.as_millis()));
-                Some(format!("{name} ({}): {}, lag {lag}, age {age}", role.as_str(), rejected.reason.as_str()))
-            })
-            .collect();
-        ProxyError::BoundUnmet {
-            message: format!(
-                "table {}, partition {}: no replica is within {} records; {}",
-                lookup.located.table.name,
-                lookup.located.partition,
-                lookup.options.max_offset_lag.unwrap_or(u64::MAX),
-                if hosts.is_empty() { "no replica is known".to_owned() } else { hosts.join("; ") }
-            ),
-            retry_after: self.settings.lag_poll_interval.max(Duration::from_secs(1)),
         }
     }
 }

@@ -6,6 +6,8 @@
 
 mod answer;
 mod attempt;
+mod bounds;
+mod demand;
 mod envelope;
 mod forward;
 mod guarded;
@@ -20,12 +22,16 @@ mod reclaim;
 mod record;
 mod reply;
 mod request;
+mod session;
+mod settings;
 mod stores;
 mod trail;
 mod versions;
 
 pub use answer::{AnswerScanner, End};
+pub use demand::{FIELDS, Field};
 pub use envelope::{Endpoint, Envelope};
+pub use session::{BadToken, Session, TokenKey};
 
 use self::attempt::Failure;
 use self::hosts::{Host, Hosts};
@@ -33,13 +39,14 @@ use self::prover::Prover;
 use self::push::Queries;
 use self::stores::Stores;
 use crate::clock::Clock;
+use crate::config::Freshness;
 use crate::http::HttpClient;
 use crate::route::{Budget, Latency, Retry};
 use crate::telemetry::Metrics;
 use crate::view::{Ask, Published};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// What the request path obeys; see `config/sidecar.toml` for each.
 #[derive(Clone, Debug)]
@@ -58,8 +65,9 @@ pub struct Settings {
     pub prove_absence: bool,
     pub proofs_in_flight: usize,
     pub proof_timeout: Duration,
-    /// Bound of requests that set none, records.
-    pub max_offset_lag: Option<u64>,
+    pub freshness: Freshness,
+    /// Whether settings of tables are kept in the metastore.
+    pub table_settings: bool,
     pub lag_poll_interval: Duration,
     /// Whether answers tell who served them.
     pub headers: bool,
@@ -80,11 +88,15 @@ pub struct Proxy {
     queries: Arc<Queries>,
     budget: Mutex<Budget>,
     pull_latency: Mutex<Latency>,
+    /// Places for requests that wait for a fresher replica.
+    waiting: Semaphore,
+    /// Marks the tokens that this sidecar makes.
+    incarnation: u64,
     metrics: Arc<Metrics>,
 }
 
 impl Proxy {
-    /// A proxy that has met no request yet.
+    /// A proxy that has met no request yet; `incarnation` tells one life of this sidecar from the next.
     pub fn new(
         settings: Settings,
         clock: Clock,
@@ -92,9 +104,11 @@ impl Proxy {
         asks: mpsc::Sender<Ask>,
         client: HttpClient,
         metrics: Arc<Metrics>,
+        incarnation: u64,
     ) -> Self {
         let budget = Budget::new(settings.retry_budget_ratio, settings.retry_budget_per_second, clock.now());
         let prover = Prover::new(settings.proofs_in_flight, settings.proof_timeout, Arc::clone(&metrics));
+        let waiting = settings.freshness.max_waiting;
         Proxy {
             settings,
             clock,
@@ -106,6 +120,8 @@ impl Proxy {
             queries: Arc::default(),
             budget: Mutex::new(budget),
             pull_latency: Mutex::default(),
+            waiting: Semaphore::new(waiting),
+            incarnation,
             metrics,
         }
     }

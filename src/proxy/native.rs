@@ -38,9 +38,9 @@ impl Proxy {
             metrics: &self.metrics,
         };
         match race(steps, &rules, trail, |step| self.attempt_pull(request, step, &view)).await {
-            Finish::Answered(answer, step) => Ok((answer, Served { host: step.host.name.clone(), candidate: None })),
+            Finish::Answered(answer, step) => Ok((answer, Served::by(step.host.name.clone()))),
             Finish::Exhausted | Finish::Deadline => match trail.take_last() {
-                Some((answer, host)) => Ok((answer, Served { host, candidate: None })),
+                Some((answer, host)) => Ok((answer, Served::by(host))),
                 None => Err(ProxyError::Exhausted { message: format!("no server answered; met {}", trail.describe()) }),
             },
         }

@@ -56,7 +56,26 @@ pub(super) enum Settled {
     /// No whole answer.
     Failed(Failure),
     /// A clean empty answer whose emptiness could not be proven, and why.
-    Unproven(&'static str),
+    Unproven(Doubt),
+}
+
+/// Why an empty answer is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Nothing shows that the store was read.
+    Unproven,
+    /// The replica is not known to hold all that was logged; its next report may change that, and nothing else will.
+    Behind,
+}
+
+impl Doubt {
+    /// The label in metrics and error messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Doubt::Unproven => "unproven",
+            Doubt::Behind => "behind",
+        }
+    }
 }
 
 /// Where an empty answer needs no proof.

@@ -1,7 +1,7 @@
 //! What happened to one request: for retry decisions, error messages and the access record.
 
 use super::attempt::Answer;
-use super::race::{Settled, Step};
+use super::race::{Doubt, Settled, Step};
 use crate::route::Retry;
 use crate::telemetry::Metrics;
 use crate::view::HostName;
@@ -19,14 +19,14 @@ pub(super) struct Trail {
     /// Servers that could confirm it.
     servers: usize,
     last: Option<(Retry, Answer, HostName)>,
-    unproven: bool,
+    doubt: Option<Doubt>,
     metrics: Arc<Metrics>,
 }
 
 impl Trail {
     /// Nothing has happened yet; `servers` are known in all.
     pub fn new(servers: usize, metrics: Arc<Metrics>) -> Self {
-        Trail { attempts: 0, met: Vec::new(), not_queryable: Vec::new(), servers, last: None, unproven: false, metrics }
+        Trail { attempts: 0, met: Vec::new(), not_queryable: Vec::new(), servers, last: None, doubt: None, metrics }
     }
 
     /// Attempts begun.
@@ -52,7 +52,7 @@ impl Trail {
             Settled::Final(_) => ("final", "none"),
             Settled::Retry(retry, _) => ("retry", retry.as_str()),
             Settled::Failed(failure) => ("failed", failure.label),
-            Settled::Unproven(why) => ("retry", *why),
+            Settled::Unproven(doubt) => ("retry", doubt.as_str()),
         };
         self.metrics.attempts.with([result, reason]).inc();
         match settled {
@@ -66,7 +66,7 @@ impl Trail {
                 }
                 self.last = Some((retry, answer, Arc::clone(&step.host.name)));
             }
-            Settled::Unproven(_) => self.unproven = true,
+            Settled::Unproven(doubt) => self.doubt = Some(doubt),
             Settled::Failed(_) => {}
         }
         self.met.push((Arc::clone(&step.host.name), reason));
@@ -75,12 +75,17 @@ impl Trail {
 
     /// Whether what was met passes by itself, so that another round may do better.
     pub fn may_pass(&self) -> bool {
-        self.unproven || self.last.as_ref().is_none_or(|(retry, _, _)| retry.passes())
+        self.doubt.is_some() || self.last.as_ref().is_none_or(|(retry, _, _)| retry.passes())
     }
 
     /// Whether a server gave an empty answer that was not proven.
     pub fn met_unproven(&self) -> bool {
-        self.unproven
+        self.doubt.is_some()
+    }
+
+    /// Whether the last doubt is one that only a report can remove.
+    pub fn waits_for_report(&self) -> bool {
+        self.doubt == Some(Doubt::Behind)
     }
 
     /// The last error that a server gave, and which server; for the client if nothing better comes.

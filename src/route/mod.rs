@@ -17,6 +17,6 @@ pub use budget::Budget;
 pub use latency::Latency;
 pub use locate::{Located, PassReason, key_literals, locate};
 pub use native::native_order;
-pub use plan::{After, Candidate, Level, Options, Plan, Preference, Rejected, Rejection, plan};
+pub use plan::{After, Candidate, Options, Plan, Preference, Rejected, Rejection, plan};
 pub use traffic::{HostTraffic, Traffic};
 pub use verdict::{Retry, Verdict, read_error, read_error_row};

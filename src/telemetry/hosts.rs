@@ -51,6 +51,41 @@ impl HostMetrics {
     }
 }
 
+/// The gauges of one partition of a table; dropping it takes them out of `/metrics`.
+#[derive(Debug)]
+pub struct SlotMetrics {
+    metrics: Metrics,
+    labels: [String; 2],
+    /// Records that the hottest standby lacks; NaN without one.
+    pub standby_lag: Gauge,
+    /// 1 while two hosts could answer within the table's bound, else 0.
+    pub failover_ready: Gauge,
+}
+
+impl SlotMetrics {
+    /// Starts the gauges of a partition; there is one `SlotMetrics` of each at a time.
+    pub fn new(metrics: &Metrics, table: &str, partition: u32) -> Self {
+        let labels = [table.to_owned(), partition.to_string()];
+        let values = [labels[0].as_str(), labels[1].as_str()];
+        Self {
+            // Both have the labels table and partition.
+            standby_lag: metrics.standby_lag.with_label_values(&values),
+            failover_ready: metrics.failover_ready.with_label_values(&values),
+            metrics: metrics.clone(),
+            labels,
+        }
+    }
+}
+
+impl Drop for SlotMetrics {
+    fn drop(&mut self) {
+        for family in [&self.metrics.standby_lag, &self.metrics.failover_ready] {
+            // An error means that it has been removed already.
+            let _ = family.remove_label_values(&[&self.labels[0], &self.labels[1]]);
+        }
+    }
+}
+
 impl Drop for HostMetrics {
     fn drop(&mut self) {
         self.clear_state();

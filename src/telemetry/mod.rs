@@ -9,7 +9,7 @@ mod state;
 
 pub use access::AccessRecord;
 pub use family::{Family, MetricSpec};
-pub use hosts::HostMetrics;
+pub use hosts::{HostMetrics, SlotMetrics};
 pub use log::{InitError, LogOptions, init, subscriber};
 pub use metrics::{METRICS, Metrics};
 pub use state::{Counted, LoopHealth, OnChange};

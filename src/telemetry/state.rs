@@ -43,6 +43,8 @@ impl Drop for Counted {
 #[derive(Debug)]
 pub struct LoopHealth {
     name: &'static str,
+    /// Whom the loop asks, if it is one of several.
+    of: String,
     failures: IntCounter,
     last_success: Gauge,
     /// Failures since the last good round.
@@ -53,13 +55,25 @@ impl LoopHealth {
     /// The health of the loop with this name, which is its metric label.
     pub fn new(metrics: &Metrics, name: &'static str) -> Self {
         let failures = metrics.control_loop_failures.with([name]);
-        Self { name, failures, last_success: metrics.control_loop_last_success.with([name]), failed: 0 }
+        Self {
+            name,
+            of: String::new(),
+            failures,
+            last_success: metrics.control_loop_last_success.with([name]),
+            failed: 0,
+        }
+    }
+
+    /// Of a loop that asks `host`, as its log lines say.
+    pub fn of(mut self, host: &str) -> Self {
+        host.clone_into(&mut self.of);
+        self
     }
 
     /// Notes a good round.
     pub fn succeeded(&mut self) {
         if self.failed > 0 {
-            tracing::info!(name = self.name, failures = self.failed, "control loop works again");
+            tracing::info!(name = self.name, of = self.of, failures = self.failed, "control loop works again");
         }
         self.failed = 0;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -69,7 +83,7 @@ impl LoopHealth {
     /// Notes a failed round.
     pub fn failed(&mut self, error: &impl Display) {
         if self.failed == 0 {
-            tracing::warn!(name = self.name, %error, "control loop fails, what it knew stays");
+            tracing::warn!(name = self.name, of = self.of, %error, "control loop fails, what it knew stays");
         }
         self.failed += 1;
         self.failures.inc();

@@ -1,10 +1,11 @@
 //! Folds what arrives into what is believed.
 
+use super::host::process;
 use super::placement::Placement;
 use super::report::Reports;
 use super::{
-    Catalogue, ClusterStatus, ClusterView, HostName, HostState, HostView, Interval, Liveness, LivenessSettings, Moment,
-    Probe, ServerVersion, TableInfo, Told,
+    Catalogue, ClockExchange, ClusterStatus, ClusterView, HostName, HostState, HostView, Interval, Liveness,
+    LivenessSettings, Moment, PeerClocks, Probe, Processed, Role, ServerVersion, TableInfo, Told,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -50,11 +51,17 @@ struct Host {
     liveness: Liveness,
     version: Option<ServerVersion>,
     incarnation: Option<i64>,
-    /// Its own placement shows nothing although others place partitions there.
-    closing: bool,
+    /// When the process of that incarnation was last certainly alive.
+    confirmed: Option<Moment>,
+    former: Option<(u64, Moment)>,
+    /// Since when its own placement shows nothing although others place partitions there.
+    closing: Option<Moment>,
     reports: Arc<Reports>,
     placement: Option<Arc<Placement>>,
 }
+
+/// ksqlDB's default of `ksql.streams.commit.interval.ms`.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Everything this sidecar knows, in the form in which it arrives.
 #[derive(Clone, Debug)]
@@ -63,9 +70,14 @@ pub struct Evidence {
     catalogue: Option<Arc<Catalogue>>,
     tables: Arc<HashMap<String, Arc<TableInfo>>>,
     passed_through: Arc<HashMap<String, &'static str>>,
+    topics: Arc<HashMap<String, String>>,
     standby_reads: Option<bool>,
     hosts: Vec<Host>,
     unroutable: BTreeSet<String>,
+    commit_interval: Duration,
+    cluster_id: Option<Arc<str>>,
+    processed: Arc<HashMap<String, Processed>>,
+    clocks: Arc<PeerClocks>,
 }
 
 impl Evidence {
@@ -76,9 +88,14 @@ impl Evidence {
             catalogue: None,
             tables: Arc::default(),
             passed_through: Arc::default(),
+            topics: Arc::default(),
             standby_reads: None,
             hosts: Vec::new(),
             unroutable: BTreeSet::new(),
+            commit_interval: COMMIT_INTERVAL,
+            cluster_id: None,
+            processed: Arc::default(),
+            clocks: Arc::default(),
         }
     }
 
@@ -100,12 +117,35 @@ impl Evidence {
         let tables = catalogue.tables.iter().map(|table| (table.name.clone(), Arc::clone(table)));
         self.tables = Arc::new(tables.collect());
         self.passed_through = Arc::new(catalogue.passed_through.iter().cloned().collect());
+        self.topics = Arc::new(catalogue.topics.iter().cloned().collect());
         self.catalogue = Some(catalogue);
     }
 
     /// Sets whether standbys answer pull queries.
     pub fn set_standby_reads(&mut self, standby_reads: Option<bool>) {
         self.standby_reads = standby_reads;
+    }
+
+    /// Sets how often actives log what they have changed; `None`: as ksqlDB does by default.
+    pub fn set_commit_interval(&mut self, interval: Option<Duration>) {
+        self.commit_interval = interval.unwrap_or(COMMIT_INTERVAL);
+    }
+
+    /// Sets which cluster this is.
+    pub fn set_cluster_id(&mut self, id: &str) {
+        if self.cluster_id.as_deref() != Some(id) {
+            self.cluster_id = Some(id.into());
+        }
+    }
+
+    /// Takes in up to when a query has processed its input.
+    pub fn set_processed(&mut self, query_id: &str, processed: Processed) {
+        Arc::make_mut(&mut self.processed).insert(query_id.to_owned(), processed);
+    }
+
+    /// Takes in an exchange with another sidecar.
+    pub fn note_clock(&mut self, incarnation: u64, exchange: ClockExchange) {
+        Arc::make_mut(&mut self.clocks).note(incarnation, exchange);
     }
 
     /// Sets a server's version.
@@ -123,7 +163,7 @@ impl Evidence {
         let after = host.liveness.state();
         if after == HostState::Live && before != HostState::Unknown {
             Arc::make_mut(&mut host.reports).revive(now);
-            host.closing = false;
+            host.closing = None;
         }
         Some((before, after))
     }
@@ -141,7 +181,8 @@ impl Evidence {
     /// Takes in one answer to `/clusterStatus`.
     pub fn observe(&mut self, observation: &Observation<'_>) {
         let catalogue = self.catalogue.clone().unwrap_or_default();
-        let mut placement = Placement { at: observation.made.to, by_query: HashMap::new() };
+        let mut placement =
+            Placement { asked: observation.asked.into(), at: observation.made.to, by_query: HashMap::new() };
         let own = self.hosts.iter().any(|host| host.spec.local && *host.spec.name == *observation.asked);
         if own {
             self.unroutable.clear();
@@ -155,7 +196,7 @@ impl Evidence {
                 continue;
             };
             if name == observation.asked {
-                host.recognise(status.last_status_update_ms);
+                host.recognise(status.last_status_update_ms, observation.made.from);
             }
             for (query_id, of_query) in &status.active_standby_per_query.0 {
                 if let Some(table) = catalogue.tables.iter().find(|table| table.query_id == **query_id) {
@@ -167,7 +208,8 @@ impl Evidence {
                 let made_after = age.map(|age| observation.made.from.back(age));
                 let seen = observation.made.to.back(age.unwrap_or_default());
                 let reports = Arc::make_mut(&mut host.reports);
-                reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen);
+                let first_hand = name == observation.asked;
+                reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen, first_hand);
             }
         }
         self.replace_placement(observation.asked, placement);
@@ -184,9 +226,11 @@ impl Evidence {
         });
         if let Some(before) = self.host_mut(asked).and_then(|host| host.placement.take()) {
             self.distrust_promoted(&before, &placement);
+            self.distrust_demoted(asked, &before, &placement);
         }
         if let Some(host) = self.host_mut(asked) {
-            host.closing = placement.by_query.is_empty() && placed_elsewhere;
+            let closing = placement.by_query.is_empty() && placed_elsewhere;
+            host.closing = closing.then_some(host.closing.unwrap_or(placement.at));
             host.placement = Some(Arc::new(placement));
         }
     }
@@ -209,6 +253,19 @@ impl Evidence {
         }
     }
 
+    /// An active that finds itself a standby reported itself current while it was one, whatever it held.
+    fn distrust_demoted(&mut self, asked: &str, before: &Placement, after: &Placement) {
+        let Some(host) = self.host_mut(asked) else { return };
+        for (query_id, slots) in &after.by_query {
+            for (partition, claims) in slots.iter().enumerate() {
+                let was = before.claims(query_id, partition).and_then(|old| old.role(asked));
+                if was == Some(Role::Active) && claims.role(asked) == Some(Role::Standby) {
+                    Arc::make_mut(&mut host.reports).demote(query_id, partition as u32, after.at);
+                }
+            }
+        }
+    }
+
     /// Makes the snapshot of now.
     pub fn view(&self, now: Moment) -> ClusterView {
         let horizon = now.back(self.settings.max_report_age);
@@ -221,10 +278,15 @@ impl Evidence {
             hosts: self.hosts.iter().map(Host::view).collect(),
             tables: Arc::clone(&self.tables),
             passed_through: Arc::clone(&self.passed_through),
+            topics: Arc::clone(&self.topics),
             catalogue_known: self.catalogue.is_some(),
             lag_reporting: live().any(young),
             standby_reads: self.standby_reads,
             max_report_age: self.settings.max_report_age,
+            commit_interval: self.commit_interval,
+            cluster_id: self.cluster_id.clone(),
+            processed: Arc::clone(&self.processed),
+            clocks: Arc::clone(&self.clocks),
             told: Told { reports: self.hosts.iter().map(|host| Arc::clone(&host.reports)).collect(), placements },
         }
     }
@@ -241,35 +303,42 @@ impl Host {
             liveness: Liveness::new(now),
             version: None,
             incarnation: None,
-            closing: false,
+            confirmed: None,
+            former: None,
+            closing: None,
             reports: Arc::new(Reports::settled()),
             placement: None,
         }
     }
 
     /// Notes the incarnation of its process; a new one begins its reports anew.
-    fn recognise(&mut self, incarnation: i64) {
+    fn recognise(&mut self, incarnation: i64, at: Moment) {
         if self.incarnation.is_some_and(|known| known != incarnation) {
+            self.former = self.confirmed.map(|confirmed| (process(&self.spec.name, self.incarnation), confirmed));
+            self.confirmed = None;
             self.reports = Arc::default();
             self.placement = None;
         }
         self.incarnation = Some(incarnation);
+        self.confirmed = self.confirmed.max(Some(at));
     }
 
     fn view(&self) -> HostView {
-        let state = match self.liveness.state() {
-            HostState::Live if self.closing => HostState::Closing,
-            state => state,
+        let (state, since) = match (self.liveness.state(), self.closing) {
+            (HostState::Live, Some(closing)) => (HostState::Closing, closing),
+            (state, _) => (state, self.liveness.since()),
         };
         HostView {
             name: Arc::clone(&self.spec.name),
             url: Arc::clone(&self.spec.url),
             state,
-            since: self.liveness.since(),
+            since,
             last_ok: self.liveness.last_ok(),
             version: self.version,
             incarnation: self.incarnation,
             local: self.spec.local,
+            confirmed: self.confirmed,
+            former: self.former,
         }
     }
 }

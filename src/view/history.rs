@@ -46,11 +46,14 @@ impl ClusterView {
             })
             .collect();
         let epoch = epoch(&samples);
+        slot.epoch = epoch;
         samples.retain(|sample| is_of(epoch, sample.begun));
         for replica in &mut slot.replicas {
             let Some(reports) = self.told.reports.get(usize::from(replica.host)) else { continue };
             replica.same_since = reports.same_since(&table.query_id, partition);
-            let Some((newest, position)) = reports.newest().zip(replica.position).filter(|_| replica.settled) else {
+            let Some((newest, position)) =
+                reports.newest().zip(replica.position).filter(|_| replica.settled && replica.reliable)
+            else {
                 continue;
             };
             let missed = reports.interval().map_or(self.max_report_age, |interval| interval * MISSED + MISSED_SLACK);
@@ -60,6 +63,18 @@ impl ClusterView {
             }
         }
         slot
+    }
+
+    /// Records by which a replica's own lag shrinks each second, by its last two reports; `None` if it does not.
+    pub fn catch_up_rate(&self, host: HostIndex, table: &TableInfo, partition: Partition) -> Option<f64> {
+        let reports = self.told.reports.get(usize::from(host))?;
+        let lag = |report: &Report| {
+            let position = report.position(&table.query_id, partition as usize)?;
+            Some(position.end.saturating_sub(position.current))
+        };
+        let gained = lag(reports.previous()?)?.saturating_sub(lag(reports.newest()?)?);
+        let seconds = reports.interval()?.as_secs_f64();
+        (gained > 0 && seconds > 0.0).then(|| gained as f64 / seconds)
     }
 
     /// The shortest time between two reports of a host as it last kept it; `None` before it has reported twice.

@@ -1,7 +1,9 @@
 //! Servers: names, addresses, states.
 
 use super::{Moment, ServerVersion};
+use siphasher::sip::SipHasher24;
 use std::fmt;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 /// A server's name in `/clusterStatus`: `host:port` of its `application.server`.
@@ -67,4 +69,24 @@ pub struct HostView {
     pub incarnation: Option<i64>,
     /// Whether this sidecar runs beside it.
     pub local: bool,
+    /// When the process of that incarnation was last certainly alive: an answer of its own was asked for then.
+    pub confirmed: Option<Moment>,
+    /// The process before it, and when that one was last certainly alive.
+    pub former: Option<(u64, Moment)>,
+}
+
+impl HostView {
+    /// A number for its process: name and incarnation.
+    pub fn process(&self) -> u64 {
+        process(&self.name, self.incarnation)
+    }
+}
+
+/// See [`HostView::process`]. The same on every sidecar.
+pub(super) fn process(name: &str, incarnation: Option<i64>) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(name.as_bytes());
+    hasher.write_u8(0xff);
+    hasher.write_i64(incarnation.unwrap_or(0));
+    hasher.finish()
 }

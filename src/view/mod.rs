@@ -3,6 +3,7 @@
 //! [`Evidence`] folds what arrives (answers to `/clusterStatus`, probe results, the catalogue) and makes a
 //! [`ClusterView`], an immutable snapshot. `control` owns the one `Evidence` and publishes; everyone else reads snapshots.
 
+mod clocks;
 mod evidence;
 mod history;
 mod host;
@@ -11,6 +12,7 @@ mod peer;
 mod placement;
 mod published;
 mod report;
+mod settings;
 mod slot;
 mod snapshot;
 mod status;
@@ -18,14 +20,16 @@ mod table;
 mod time;
 mod version;
 
+pub use clocks::{ClockExchange, PeerClocks};
 pub use evidence::{Evidence, HostSpec, Observation, Settings};
 pub use host::{HostIndex, HostName, HostState, HostView};
 pub use liveness::{Liveness, LivenessSettings, Probe};
 pub use peer::{Ask, Heartbeat, MESSAGE_VERSION, PeerLag};
 pub use placement::Role;
 pub use published::{OwnObservation, Published};
+pub use settings::{TYPE_PREFIX, forget_bound, keep_bound, read_bound};
 pub use slot::{ReplicaView, SlotView};
-pub use snapshot::{ClusterView, Told};
+pub use snapshot::{ClusterView, Processed, Told};
 pub use status::{
     ClusterStatus, HostStatus, HostStoreLags, Members, Position, QueryPlacement, StoreLags, Text, TopicPartition,
 };

@@ -18,6 +18,9 @@ pub struct Heartbeat {
     pub incarnation: String,
     /// The name of its server in `/clusterStatus`; empty while it does not know it.
     pub server: String,
+    /// The sending sidecar's monotonic clock, milliseconds; to read the times in its tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ms: Option<u64>,
     /// Its server's state as it sees it, one of the labels of [`HostState`](super::HostState).
     pub state: String,
 }
@@ -48,6 +51,8 @@ pub enum Ask {
     RefreshCatalogue,
     /// A server that refused or broke a connection, by name: probe it now.
     Probe(String),
+    /// A table by name: up to when has its query processed its input?
+    Process(String),
     /// What a peer's heartbeat said.
     Heard(Heartbeat),
 }

@@ -51,6 +51,8 @@ impl Claims {
 /// The placement as one server told it at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
+    /// Who told it.
+    pub asked: HostName,
     /// When it answered, at the latest.
     pub at: Moment,
     /// By query id, then partition.
@@ -118,7 +120,11 @@ mod tests {
             active: active.map(HostName::from),
             standbys: standbys.iter().map(|s| HostName::from(*s)).collect(),
         };
-        Arc::new(Placement { at: Moment::from_millis(at), by_query: HashMap::from([(Arc::from("Q"), vec![claims])]) })
+        Arc::new(Placement {
+            asked: "x:1".into(),
+            at: Moment::from_millis(at),
+            by_query: HashMap::from([(Arc::from("Q"), vec![claims])]),
+        })
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lag reports of one host: its history, and since when each slot's numbers may be trusted.
 
 use super::{HostStoreLags, Moment, Position, TableInfo};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ const KEPT: usize = 8;
 /// The first report after a start may have been begun before the host knew how far behind it is (`observed.md`: between
 /// SIGCONT and the next report the host reports itself current).
 const SETTLED: u32 = 2;
+
+/// By how much a host's clock may run ahead of the time between two of its reports.
+const CLOCK_JUMP: Duration = Duration::from_secs(10);
 
 /// The positions of one table's store by partition; `None` where the host holds no replica.
 pub(super) type Positions = Box<[Option<Position>]>;
@@ -46,6 +49,8 @@ pub(super) struct Reports {
     since_revival: u32,
     /// Slots whose numbers began anew, with the count of reports since then; a slot not listed is settled.
     young: HashMap<Slot, u32>,
+    /// Slots whose numbers are those of a role that the host has lost since it reported them.
+    demoted: HashSet<Slot>,
     /// When a slot's numbers last began anew, or were found to have.
     began: HashMap<Slot, Moment>,
     /// When the host was last found to be back.
@@ -69,7 +74,7 @@ impl Reports {
         self.kept.len().checked_sub(2).and_then(|i| self.kept.get(i))
     }
 
-    /// Demands fresh reports after a pause; positions stay, they are lower bounds still.
+    /// Demands fresh reports after a pause, or what looked like one.
     pub fn revive(&mut self, now: Moment) {
         self.since_revival = 0;
         self.revived = Some(now);
@@ -78,6 +83,12 @@ impl Reports {
     /// Distrusts one slot until it has been reported anew: its role changed.
     pub fn unsettle(&mut self, query_id: &Arc<str>, partition: u32, now: Moment) {
         self.young.insert((Arc::clone(query_id), partition), 0);
+        self.began.insert((Arc::clone(query_id), partition), now);
+    }
+
+    /// Doubts a slot's numbers until the next report: what an active says of itself says nothing of the standby it became.
+    pub fn demote(&mut self, query_id: &Arc<str>, partition: u32, now: Moment) {
+        self.demoted.insert((Arc::clone(query_id), partition));
         self.began.insert((Arc::clone(query_id), partition), now);
     }
 
@@ -102,23 +113,45 @@ impl Reports {
         u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
+    /// Whether it has reported since it came back: the process may be another one, whose stores begin further behind.
+    pub fn is_awake(&self) -> bool {
+        self.since_revival >= 1
+    }
+
+    /// Whether the numbers of a slot are those of the process, store and role of now.
+    pub fn is_renewed(&self, query_id: &str, partition: u32) -> bool {
+        let young = self.young.iter().find(|((query, p), _)| *p == partition && **query == *query_id);
+        let demoted = self.demoted.iter().any(|(query, p)| *p == partition && **query == *query_id);
+        self.is_awake() && !demoted && young.is_none_or(|(_, reports)| *reports >= 1)
+    }
+
     /// Takes in a report, made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
     ///
-    /// One that is known already may come again from somebody who knows better when it was made.
+    /// One that is known already may come again from somebody who knows better when it was made. What the host says
+    /// itself is always its newest; what another says of it is newer only if its clock says so, and has not jumped: a
+    /// clock that was set back would make old reports look new.
     pub fn accept(
         &mut self,
         lags: &HostStoreLags<'_>,
         tables: &[Arc<TableInfo>],
         made_after: Option<Moment>,
         seen: Moment,
+        first_hand: bool,
     ) {
         match self.kept.back_mut() {
             _ if lags.update_time_ms <= 0 => return,
-            Some(newest) if newest.update_time_ms > lags.update_time_ms => return,
             Some(newest) if newest.update_time_ms == lags.update_time_ms => {
                 newest.made_after = newest.made_after.max(made_after);
                 newest.seen = newest.seen.min(seen);
                 return;
+            }
+            Some(newest) if !first_hand => {
+                let later =
+                    lags.update_time_ms.checked_sub(newest.update_time_ms).and_then(|ms| u64::try_from(ms).ok());
+                let most = seen.since(newest.seen) + CLOCK_JUMP;
+                if later.is_none_or(|millis| Duration::from_millis(millis) > most) {
+                    return;
+                }
             }
             _ => {}
         }
@@ -126,6 +159,7 @@ impl Reports {
         let positions = Arc::new(positions(lags, tables));
         let report = Report { update_time_ms: lags.update_time_ms, seen, made_after, begun, positions };
         self.since_revival = self.since_revival.saturating_add(1);
+        self.demoted.clear();
         if let Some(newest) = self.kept.back() {
             age(&mut self.young, &mut self.began, newest, &report);
         }

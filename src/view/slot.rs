@@ -1,7 +1,7 @@
 //! One partition of one table's store, as a snapshot has it.
 
-use super::placement::agree;
-use super::{ClusterView, HostIndex, HostState, Moment, Position, Role, TableInfo};
+use super::placement::{Agreement, agree};
+use super::{ClusterView, HostIndex, HostName, HostState, Moment, Position, Role, TableInfo};
 use crate::partition::Partition;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -11,10 +11,12 @@ use std::time::Duration;
 pub struct SlotView {
     /// Its replicas, each host once.
     pub replicas: SmallVec<[ReplicaView; 3]>,
-    /// The largest end offset that any live host reports.
+    /// The largest end offset that any host reported of late.
     pub end: Option<i64>,
     /// Records written between two reports of one host, at most: a smaller difference of positions may be one of ages.
     pub interval_writes: i64,
+    /// When its changelog had not been created anew yet, if it was since the oldest report; only in a slot with history.
+    pub epoch: Option<Moment>,
 }
 
 /// One replica of one partition.
@@ -32,6 +34,11 @@ pub struct ReplicaView {
     pub reported: Option<Moment>,
     /// Whether it has reported twice since it started, moved, changed role or came back from a pause.
     pub settled: bool,
+    /// Whether its position is certainly its own: it has reported since then, and is no active that the others do not take
+    /// for one. Such a zombie reports itself current whatever it holds.
+    pub reliable: bool,
+    /// Whether its host has reported since it came back from a pause or a restart.
+    pub awake: bool,
     /// Until when it certainly holds everything that was logged; only in a [slot with
     /// history](ClusterView::slot_with_history).
     pub complete_until: Option<Moment>,
@@ -49,6 +56,8 @@ impl ReplicaView {
             position: None,
             reported: None,
             settled: true,
+            reliable: true,
+            awake: true,
             complete_until: None,
             same_since: None,
         }
@@ -96,11 +105,14 @@ impl ClusterView {
                 position,
                 reported: position.and(newest).map(|report| report.seen),
                 settled: reports.is_settled(query_id, partition),
+                reliable: reports.is_renewed(query_id, partition)
+                    && !self.is_zombie(&host.name, role, &agreement, query_id, place),
+                awake: reports.is_awake(),
                 complete_until: None,
                 same_since: None,
             };
-            if matches!(host.state, HostState::Live | HostState::Closing)
-                && replica.has_young_report(self.made, self.max_report_age)
+            // of a host that has died since, too: the log once reached that far
+            if replica.has_young_report(self.made, self.max_report_age)
                 && let Some(position) = position
             {
                 slot.end = slot.end.max(Some(position.end));
@@ -114,6 +126,35 @@ impl ClusterView {
             slot.replicas.extend((0..self.hosts.len()).map(|index| ReplicaView::unplaced(index as HostIndex)));
         }
         slot
+    }
+
+    /// Whether a host takes itself for the active of a slot, or is taken for it, without being the one that is believed.
+    fn is_zombie(
+        &self,
+        host: &HostName,
+        role: Option<Role>,
+        agreement: &Agreement<'_>,
+        query_id: &str,
+        place: usize,
+    ) -> bool {
+        let own = self.told.placements.iter().find(|placement| placement.asked == *host);
+        let claims = own.and_then(|own| own.claims(query_id, place)?.role(host));
+        let active = role == Some(Role::Active);
+        (active || claims == Some(Role::Active)) && !(active && agreement.active_agreed)
+    }
+
+    /// How many hosts could answer a read of a slot now within a bound: with fewer than two, losing one may leave none.
+    ///
+    /// Without a bound one report interval of writes is the bound: what a healthy standby lacks.
+    pub fn servable(&self, slot: &SlotView, bound: Option<u64>) -> usize {
+        let most = bound.unwrap_or(0).max(u64::try_from(slot.interval_writes).unwrap_or(0));
+        let answers = |replica: &&ReplicaView| {
+            let live = self.host(replica.host).is_some_and(|host| host.state == HostState::Live);
+            let role = replica.role != Role::Standby || self.standby_reads != Some(false);
+            let young = replica.has_young_report(self.made, self.max_report_age);
+            live && role && young && replica.reliable && replica.lag(slot.end).is_some_and(|lag| lag <= most)
+        };
+        slot.replicas.iter().filter(answers).count()
     }
 
     /// Every partition of a table.

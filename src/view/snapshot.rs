@@ -2,7 +2,7 @@
 
 use super::placement::Placement;
 use super::report::Reports;
-use super::{HostIndex, HostState, HostView, Moment, TableInfo};
+use super::{HostIndex, HostState, HostView, Moment, PeerClocks, TableInfo};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub struct ClusterView {
     pub tables: Arc<HashMap<String, Arc<TableInfo>>>,
     /// Sources that exist and are passed through, with the reason.
     pub passed_through: Arc<HashMap<String, &'static str>>,
+    /// The topic of each stream, by the metastore's spelling.
+    pub topics: Arc<HashMap<String, String>>,
     /// Whether `/ksql` has been read at all.
     pub catalogue_known: bool,
     /// Whether lags are reported; without them the active is asked first.
@@ -26,8 +28,25 @@ pub struct ClusterView {
     pub standby_reads: Option<bool>,
     /// Longest age at which a lag report is believed.
     pub max_report_age: Duration,
+    /// How often actives log what they have changed, by the local server's properties.
+    pub commit_interval: Duration,
+    /// Which cluster the local server belongs to, by `GET /info`.
+    pub cluster_id: Option<Arc<str>>,
+    /// Up to when queries have processed their input, where a request asked; by query id.
+    pub processed: Arc<HashMap<String, Processed>>,
+    /// The clocks of the other sidecars.
+    pub clocks: Arc<PeerClocks>,
     /// What [`slot`](Self::slot) is read from.
     pub told: Told,
+}
+
+/// All input of a query that was there at `asked` had been processed, and its changes logged, by `done`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processed {
+    /// When the ends of the input were asked for.
+    pub asked: Moment,
+    /// When the committed positions were found to have reached them.
+    pub done: Moment,
 }
 
 /// What the servers told, shared with the evidence and read slot by slot: a snapshot costs the same for any number of
@@ -56,7 +75,8 @@ impl ClusterView {
     pub fn advice(&self) -> Vec<&'static str> {
         let mut advice = Vec::new();
         let heard = self.hosts.iter().any(|host| host.state == HostState::Live);
-        if !self.lag_reporting && heard {
+        let ever_reported = self.told.reports.iter().any(|reports| reports.newest().is_some());
+        if !self.lag_reporting && heard && !ever_reported {
             advice.push(
                 "no lag reports: with ksql.heartbeat.enable=true and ksql.lag.reporting.enable=true on every server the \
                  freshest replica can be chosen; until then the active is asked first",

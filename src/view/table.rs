@@ -22,6 +22,8 @@ pub struct TableInfo {
     pub partitions: Partitions,
     /// Whether its rows have a window.
     pub windowed: bool,
+    /// The bound on offset lag that was given when it was made, in changelog records.
+    pub max_offset_lag: Option<u64>,
 }
 
 impl TableInfo {
@@ -50,6 +52,8 @@ pub fn is_topic(source: &str, topic: &str) -> bool {
 pub struct Catalogue {
     /// The routable tables.
     pub tables: Vec<Arc<TableInfo>>,
+    /// The topic of each stream.
+    pub topics: Vec<(String, String)>,
     /// Names of sources that exist but are passed through, each with the reason.
     pub passed_through: Vec<(String, &'static str)>,
 }
@@ -71,6 +75,7 @@ pub(crate) mod tests {
             source_topics: vec!["s".into()],
             partitions: Partitions::new(partitions).expect("at least one"),
             windowed: false,
+            max_offset_lag: None,
         }
     }
 

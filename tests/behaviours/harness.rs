@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use ksqldb_sidecar::app::install_crypto;
 use ksqldb_sidecar::clock::Clock;
+use ksqldb_sidecar::config::{Config, LoadOptions};
 use ksqldb_sidecar::http::{
     Body, ClientSettings, ConnectionInfo, Drain, Handler, HttpClient, ReadBody, Server, ServerSettings, read_up_to,
 };
@@ -184,7 +185,8 @@ pub fn settings() -> Settings {
         prove_absence: true,
         proofs_in_flight: 64,
         proof_timeout: Duration::from_secs(3),
-        max_offset_lag: None,
+        table_settings: true,
+        freshness: Config::load(LoadOptions::default()).unwrap().freshness,
         lag_poll_interval: Duration::from_millis(500),
         headers: true,
         client_port: 0,
@@ -207,7 +209,7 @@ impl Stage {
         let metrics = Arc::new(Metrics::new().unwrap());
         let client = HttpClient::new(ClientSettings::default()).unwrap();
         let (asks, _) = mpsc::channel(16);
-        let proxy = Proxy::new(settings, clock, Arc::clone(&published), asks, client, Arc::clone(&metrics));
+        let proxy = Proxy::new(settings, clock, Arc::clone(&published), asks, client, Arc::clone(&metrics), 1);
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
         let client = server.local_addr().unwrap();
         tokio::spawn(server.serve(Arc::new(proxy), Drain::new().signal()));
@@ -249,8 +251,12 @@ impl Stage {
     }
 
     pub async fn post(&self, path: &str, body: String) -> reqwest::Response {
+        self.request(path, body).send().await.unwrap()
+    }
+
+    pub fn request(&self, path: &str, body: String) -> reqwest::RequestBuilder {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build().unwrap();
-        client.post(format!("http://{}{path}", self.client)).body(body).send().await.unwrap()
+        client.post(format!("http://{}{path}", self.client)).body(body)
     }
 }
 
@@ -264,6 +270,7 @@ pub fn table(key: &str) -> TableInfo {
         source_topics: vec!["s".into()],
         partitions: Partitions::MIN,
         windowed: false,
+        max_offset_lag: None,
     }
 }
 
@@ -278,7 +285,8 @@ fn evidence(addresses: &[SocketAddr], version: Option<&str>, table: TableInfo, n
     });
     evidence.set_hosts(&specs.collect::<Vec<_>>(), now);
     evidence.set_standby_reads(Some(true));
-    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], passed_through: Vec::new() }));
+    evidence.set_cluster_id("kafka/ksql");
+    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], ..Catalogue::default() }));
     let hosts: Vec<String> = addresses.iter().enumerate().map(|(place, address)| status(place, address)).collect();
     let body = format!("{{\"clusterStatus\":{{{}}}}}", hosts.join(","));
     let status = ClusterStatus::parse(body.as_bytes()).unwrap();

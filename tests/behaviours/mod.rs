@@ -1,6 +1,7 @@
 //! What people who run ksqlDB behind proxies met, as input -> expected; the numbers are those of the project's list.
 
 mod bytes;
+mod freshness;
 mod harness;
 mod proofs;
 mod races;

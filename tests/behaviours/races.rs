@@ -96,7 +96,8 @@ async fn b10_b20_an_unmet_bound_is_refused_with_every_host_and_its_reason() {
 #[tokio::test]
 async fn b20_a_bound_that_only_the_configuration_sets_is_kept_too() {
     let (active, standby) = (closing(), good());
-    let bounded = Settings { max_offset_lag: Some(9), ..settings() };
+    let mut bounded = settings();
+    bounded.freshness.max_offset_lag = "9".to_owned().try_into().unwrap();
     let stage = Stage::with(&[&active, &standby], Some("0.29.0"), "K STRING", bounded);
     let (status, body) = within("the answer", stage.query(LOOKUP)).await;
     assert_eq!((status, standby.asked().len()), (400, 0), "the standby lacks ten records: {body}");

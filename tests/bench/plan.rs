@@ -57,8 +57,9 @@ fn evidence() -> Evidence {
         source_topics: vec!["s".into()],
         partitions: Partitions::new(PARTITIONS).expect("some"),
         windowed: false,
+        max_offset_lag: None,
     };
-    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], passed_through: Vec::new() }));
+    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], ..Catalogue::default() }));
     for host in 0..HOSTS {
         evidence.probe(&name(host), Probe::Answered, NOW, NOW);
         observe(&mut evidence, &name(host), &cluster_status(1000));

@@ -101,11 +101,11 @@ async fn a_key_that_the_standby_does_not_have_yet_is_never_called_absent() {
     let partition = rig.partition_of("fresh");
     let statement = "SELECT K, V FROM TL WHERE K='fresh';";
     for sidecar in &rig.sidecars {
-        assert_eq!(query(sidecar.client_addr(), statement).await.rows.len(), 1);
+        while query(sidecar.client_addr(), statement).await.rows.is_empty() {} // until it has been processed
         rig.until(sidecar, "the standby is seen to be behind", |view| {
             let slot = view.slot(&view.tables["TL"], partition);
             let standby = slot.replicas.iter().find(|replica| replica.role == Role::Standby);
-            standby.and_then(|replica| replica.lag(slot.end)).is_some_and(|lag| lag > slot.interval_writes as u64)
+            standby.and_then(|replica| replica.lag(slot.end)).is_some_and(|lag| lag > 2 * slot.interval_writes as u64)
         })
         .await;
     }
@@ -207,5 +207,113 @@ async fn a_push_query_ends_upstream_when_its_client_leaves() {
         }
     };
     tokio::time::timeout(Duration::from_secs(5), gone).await.expect("the query ends on the server");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_its_token_no_session_reads_anything_older_than_it_has_read() {
+    for faults in [
+        [(500, Fault::Crash(0)), (4000, Fault::Start(0))],
+        [(500, Fault::Pause(1)), (3500, Fault::Resume(1))],
+        [(500, Fault::Close(2)), (3000, Fault::Start(2))],
+        [(300, Fault::DelayReplication { server: 0, ms: 1500 }), (1500, Fault::Crash(1))],
+    ] {
+        let rig = Rig::start(hasty(Version::V0_29)).await;
+        let (answered, refused, wrong) = rig.read_in_sessions(&faults, Duration::from_secs(8)).await;
+        assert_eq!(wrong, Vec::<Wrong>::new(), "{faults:?}: {answered} answered, {refused} refused");
+        assert!(answered > 30, "{faults:?}: {answered} answered, {refused} refused");
+        rig.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_inserted_is_read_with_the_token_of_the_insert_through_any_sidecar() {
+    let config = ClusterConfig { commit_interval: Duration::from_millis(200), ..hasty(Version::V0_29) };
+    let rig = Rig::start(config).await;
+    let client = support::client();
+    for (number, sidecar) in rig.sidecars.iter().enumerate() {
+        let insert = format!("INSERT INTO S (K, V) VALUES ('own', {});", 1_000_000 + number);
+        let body = serde_json::json!({"ksql": insert, "streamsProperties": {}}).to_string();
+        let url = format!("http://{}/ksql", sidecar.client_addr());
+        let inserted = client.post(url).body(body).send().await.unwrap();
+        let token = inserted.headers()["x-ksqldb-sidecar-token"].clone();
+        let reader = &rig.sidecars[(number + 1) % 3];
+        let read = serde_json::json!({"ksql": "SELECT V FROM TL WHERE K='own';", "streamsProperties": {}}).to_string();
+        let request = client.post(format!("http://{}/query", reader.client_addr())).body(read);
+        let request = request.header("X-Ksqldb-Sidecar-Token", token).header("X-Ksqldb-Sidecar-Wait", "9s");
+        let answer = request.send().await.unwrap();
+        let status = answer.status();
+        let text = answer.text().await.unwrap();
+        assert!(status == 200 && text.contains(&(1_000_000 + number).to_string()), "{status} {text}");
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whether_losing_a_host_would_hurt_is_shown() {
+    let rig = Rig::start(hasty(Version::V0_29)).await;
+    let sidecar = &rig.sidecars[0];
+    let shown = |ready: u8| {
+        let lines: Vec<String> =
+            (0..6).map(|p| format!("failover_ready{{partition=\"{p}\",table=\"TL\"}} {ready}\n")).collect();
+        move |text: &str| lines.iter().all(|line| text.contains(line.as_str()))
+    };
+    let until = async |what: &str, holds: &dyn Fn(&str) -> bool| {
+        rig.until(sidecar, what, |_| holds(&sidecar.metrics().encode().unwrap())).await;
+    };
+    until("each partition has an active and a current standby", &shown(1)).await;
+    for server in 0..3 {
+        rig.cluster.inject(Fault::DelayReplication { server, ms: 60_000 });
+    }
+    until("the standbys are behind", &shown(0)).await;
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_given_when_a_table_is_made_lasts_in_the_cluster() {
+    let config = ClusterConfig { session_timeout: Duration::from_secs(60), ..hasty(Version::V0_29) };
+    let rig = Rig::start(config).await;
+    let sidecar = &rig.sidecars[0];
+    let make = "CREATE OR REPLACE TABLE TL WITH (ACCEPTABLE_OFFSET_LAG=0, PARTITIONS=6) AS SELECT K, COUNT(*) C FROM S GROUP BY K;";
+    let url = format!("http://{}/ksql", sidecar.client_addr());
+    let post = async |text: &str| {
+        let body = serde_json::json!({"ksql": text, "streamsProperties": {}}).to_string();
+        let response = support::client().post(&url).body(body).send().await.unwrap();
+        (response.status().as_u16(), response.json::<serde_json::Value>().await.unwrap())
+    };
+    let (status, answer) = post(make).await;
+    assert_eq!((status, answer.as_array().map(Vec::len)), (200, Some(1)), "the extra entities are taken out: {answer}");
+    let statement = answer[0]["statementText"].as_str().unwrap();
+    assert!(statement.contains("WITH (PARTITIONS=6) AS"), "{statement}");
+    let bounded = |view: &ksqldb_sidecar::view::ClusterView| {
+        view.tables.get("TL").is_some_and(|table| table.max_offset_lag == Some(0))
+    };
+    rig.until(sidecar, "the bound is read back", bounded).await;
+    let servers: Vec<String> = rig.cluster.servers().iter().map(|server| server.url.clone()).collect();
+    for sidecar in support::sidecars(&servers).await {
+        rig.until(&sidecar, "a sidecar that starts later reads it too", bounded).await;
+        sidecar.shutdown().await;
+    }
+    let (status, answer) = post(&make.replace("=0", "=lots")).await;
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains("ACCEPTABLE_OFFSET_LAG of table TL: lots"), "{answer}");
+
+    for server in 0..3 {
+        rig.cluster.inject(Fault::DelayReplication { server, ms: 60_000 });
+    }
+    let partition = rig.partition_of("k1");
+    rig.until(sidecar, "the standby is seen to be behind", |view| {
+        let slot = view.slot(&view.tables["TL"], partition);
+        let standby = slot.replicas.iter().find(|replica| replica.role == Role::Standby);
+        standby.and_then(|replica| replica.lag(slot.end)).is_some_and(|lag| lag > 0)
+    })
+    .await;
+    rig.cluster.inject(Fault::Crash(rig.cluster.holders("TL", partition).unwrap().0));
+    let read = "SELECT K, V FROM TL WHERE K='k1';";
+    let mut answer = query(sidecar.client_addr(), read).await;
+    if answer.status == 200 {
+        answer = query(sidecar.client_addr(), read).await; // the first may still have met the active
+    }
+    assert!(answer.status == 503 && answer.body.contains("within 0 records"), "{} {}", answer.status, answer.body);
     rig.stop().await;
 }

@@ -63,15 +63,21 @@ async fn ask(client: &reqwest::Client, address: SocketAddr, statement: &str) -> 
     Ok(Answer { status, body, rows, error })
 }
 
-/// A sidecar beside each server, with every other as its peer; their ports are free ones.
+/// A sidecar beside each server, with every other and its sidecar as peers; their ports are free ones.
 pub async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
-    let peers: Vec<String> = servers.iter().map(|server| format!("{{ server = \"{server}\" }}")).collect();
+    let free = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let admins: Vec<SocketAddr> = servers.iter().map(free).collect();
+    let peers: Vec<String> = servers
+        .iter()
+        .zip(&admins)
+        .map(|(server, admin)| format!("{{ server = \"{server}\", sidecar = \"http://{admin}\" }}"))
+        .collect();
     let mut all = Vec::new();
-    for server in servers {
+    for (server, admin) in servers.iter().zip(&admins) {
         let set = [
             ("SERVER__URL", server.clone()),
             ("LISTEN__CLIENT", "127.0.0.1:0".to_owned()),
-            ("LISTEN__ADMIN", "127.0.0.1:0".to_owned()),
+            ("LISTEN__ADMIN", admin.to_string()),
             ("PEERS__DISCOVERY", "static".to_owned()),
             ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
         ];
@@ -142,6 +148,28 @@ impl Rig {
         all
     }
 
+    /// Reads as [`read_through`](Self::read_through) does, each reader carrying its token from sidecar to sidecar; gives how
+    /// many reads were answered, how many refused, and those that were older than one before.
+    pub async fn read_in_sessions(&self, faults: &[(u64, Fault)], span: Duration) -> (usize, usize, Vec<Wrong>) {
+        let end = Instant::now() + span;
+        let addresses: Vec<SocketAddr> = self.sidecars.iter().map(Sidecar::client_addr).collect();
+        let mut readers = JoinSet::new();
+        for reader in 0..3 {
+            readers.spawn(read_in_session(addresses.clone(), reader, end));
+        }
+        let begun = tokio::time::Instant::now();
+        for (at, fault) in faults {
+            tokio::time::sleep_until(begun + Duration::from_millis(*at)).await;
+            self.cluster.inject(fault.clone());
+        }
+        let mut all = (0, 0, Vec::new());
+        while let Some(found) = readers.join_next().await {
+            let (answered, refused, wrong) = found.unwrap();
+            all = (all.0 + answered, all.1 + refused, [all.2, wrong].concat());
+        }
+        all
+    }
+
     pub async fn stop(self) {
         self.writer.abort();
         for sidecar in self.sidecars {
@@ -181,4 +209,37 @@ pub async fn websocket(address: SocketAddr, statement: &str) -> Vec<String> {
     let (socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
     let frames = socket.filter_map(|frame| async move { frame.ok()?.into_text().ok().map(|text| text.to_string()) });
     frames.filter(|text| std::future::ready(!text.is_empty())).take(3).collect().await
+}
+
+async fn read_in_session(addresses: Vec<SocketAddr>, reader: usize, end: Instant) -> (usize, usize, Vec<Wrong>) {
+    let (client, mut token) = (client(), String::new());
+    let mut seen = std::collections::HashMap::<String, i64>::new();
+    let (mut answered, mut refused, mut wrong) = (0, 0, Vec::new());
+    let mut number = reader;
+    while Instant::now() < end {
+        number += 1;
+        let (key, address) = (format!("k{}", number % 12), addresses[number % addresses.len()]);
+        let body = serde_json::json!({"ksql": format!("SELECT V FROM TL WHERE K='{key}';"), "read.after": token});
+        let request = client.post(format!("http://{address}/query")).header("Accept", "application/vnd.ksql.v1+json");
+        let response = request.header("X-Ksqldb-Sidecar-Wait", "3s").body(body.to_string()).send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        if status == 503 && text.contains("as new as what the token has seen") {
+            refused += 1;
+            continue;
+        }
+        let value = serde_json::from_str::<Vec<Value>>(&text).ok().and_then(|elements| {
+            elements.iter().find_map(|element| element.get("row")?.get("columns")?.get(0)?.as_i64())
+        });
+        answered += 1;
+        match value {
+            Some(value) if seen.get(&key).is_none_or(|seen| *seen <= value) => _ = seen.insert(key, value),
+            _ => wrong.push(Wrong { key: key.clone(), what: format!("{status} {text}, had {:?}", seen.get(&key)) }),
+        }
+        if let Some(next) = headers.get("x-ksqldb-sidecar-token") {
+            next.to_str().unwrap().clone_into(&mut token);
+        }
+    }
+    wrong.truncate(5);
+    (answered, refused, wrong)
 }

@@ -10,7 +10,7 @@ use self::report::{Side, Tally};
 use crate::app::Sidecar;
 use crate::cli::DemoArgs;
 use crate::config::{Config, LoadOptions};
-use crate::emulator::{Cluster, ClusterConfig, write_on};
+use crate::emulator::{Cluster, ClusterConfig, Control, write_on};
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -69,7 +69,11 @@ async fn run(args: &DemoArgs) -> Result<(), Box<dyn Error>> {
     if let Some(cluster) = Arc::into_inner(scene).and_then(|scene| Arc::into_inner(scene.cluster)) {
         cluster.shutdown().await;
     }
-    if kept { Ok(()) } else { Err("a read through a sidecar failed, was wrong or was needlessly stale".into()) }
+    if kept {
+        Ok(())
+    } else {
+        Err("a read through a sidecar failed, hung or was wrong, or one with a token went back in time".into())
+    }
 }
 
 /// A sidecar beside each server, with every other as its peer.
@@ -114,10 +118,12 @@ async fn ready(sidecars: &[Sidecar]) -> Result<(), Box<dyn Error>> {
 
 fn addresses(cluster: &Cluster, sidecars: &[Sidecar]) -> Vec<(Side, SocketAddr)> {
     let native = cluster.servers().iter().map(|server| (Side::Native, server.address));
-    native.chain(sidecars.iter().map(|sidecar| (Side::Sidecar, sidecar.client_addr()))).collect()
+    let through = |side| sidecars.iter().map(move |sidecar| (side, sidecar.client_addr()));
+    native.chain(through(Side::Sidecar)).chain(through(Side::Session)).collect()
 }
 
 async fn keep(cluster: &Cluster, sidecars: &[Sidecar]) -> Result<(), Box<dyn Error>> {
+    let control = Control::start(cluster, 0).await?;
     println!("\nleft running until ctrl-c:");
     for (server, sidecar) in cluster.servers().iter().zip(sidecars) {
         println!(
@@ -134,6 +140,7 @@ async fn keep(cluster: &Cluster, sidecars: &[Sidecar]) -> Result<(), Box<dyn Err
         println!("  curl -s http://{admin}/explain -d \"SELECT * FROM TL WHERE K='k1';\"");
         println!("  curl -s http://{admin}/metrics | grep routing_decisions");
         println!("  curl -s http://{admin}/clusterStatus");
+        println!("  curl -s http://{}/fault -d '{{\"crash\":1}}'", control.address);
     }
     tokio::signal::ctrl_c().await?;
     Ok(())

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 /// A read that takes longer is counted as hung; clients of databases seldom wait longer.
 const HUNG: Duration = Duration::from_secs(5);
 
+const TOKEN: &str = "X-Ksqldb-Sidecar-Token";
+
+/// Words of the refusal of a bound.
+const REFUSED: &[u8] = b"no replica is as new as what the token has seen";
+
 /// What all readers share.
 pub(super) struct Scene {
     pub cluster: Arc<Cluster>,
@@ -30,14 +35,19 @@ pub(super) struct Reader {
     random: StdRng,
     /// The largest value seen of each key: values grow, so a smaller one is older.
     seen: HashMap<String, i64>,
+    /// What the last answer gave, of a reader that carries tokens.
+    token: String,
 }
+
+/// How long a reader with a token waits for a replica that is not older than what it has read.
+const PATIENCE: &str = "4s";
 
 impl Reader {
     pub fn new(scene: Arc<Scene>, side: Side, address: SocketAddr, seed: u64) -> Result<Self, Box<dyn Error>> {
         let client = reqwest::Client::builder().no_proxy().timeout(HUNG).build()?;
         let random = StdRng::seed_from_u64(seed ^ u64::from(address.port()));
         let url = format!("http://{address}/query");
-        Ok(Reader { scene, side, url, client, random, seen: HashMap::new() })
+        Ok(Reader { scene, side, url, client, random, seen: HashMap::new(), token: String::new() })
     }
 
     /// Reads until the task is aborted.
@@ -59,15 +69,24 @@ impl Reader {
     }
 
     /// The value of a key: `None` without a row, an error row or a status other than 200 counting as failures.
-    async fn read(&self, key: &str) -> Result<Answer, reqwest::Error> {
+    async fn read(&mut self, key: &str) -> Result<Answer, reqwest::Error> {
         let statement = format!("SELECT V FROM TL WHERE K='{key}';");
         let body = serde_json::json!({"ksql": statement, "streamsProperties": {}}).to_string();
-        let request = self.client.post(&self.url).header("Accept", "application/vnd.ksql.v1+json");
+        let mut request = self.client.post(&self.url).header("Accept", "application/vnd.ksql.v1+json");
+        if self.side == Side::Session {
+            request = request.header(TOKEN, &self.token).header("X-Ksqldb-Sidecar-Wait", PATIENCE);
+        }
         let response = request.body(body).send().await?;
         let status = response.status();
+        if let Some(token) = response.headers().get(TOKEN).and_then(|value| value.to_str().ok()) {
+            token.clone_into(&mut self.token);
+        }
         let bytes = response.bytes().await?;
         let elements: Vec<Value> = match serde_json::from_slice(&bytes) {
             Ok(elements) if status.is_success() => elements,
+            _ if self.side == Side::Session && bytes.windows(REFUSED.len()).any(|part| part == REFUSED) => {
+                return Ok(Answer::Refused);
+            }
             _ => return Ok(Answer::Error(format!("{status}: {}", String::from_utf8_lossy(&bytes)))),
         };
         if let Some(error) = elements.iter().find_map(|element| element.get("errorMessage")) {
@@ -81,6 +100,7 @@ impl Reader {
         let value = match answer {
             Answer::Value(value) => value,
             Answer::Empty => return Finding::WrongEmpty,
+            Answer::Refused => return Finding::Refused,
             Answer::Error(error) => return Finding::Failed(error),
         };
         let seen = self.seen.entry(key.to_owned()).or_insert(value);
@@ -94,6 +114,7 @@ impl Reader {
 enum Answer {
     Value(i64),
     Empty,
+    Refused,
     Error(String),
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub(super) enum Side {
     Native,
     Sidecar,
+    /// Sidecars, with a token and the patience that it may need.
+    Session,
 }
 
 /// What one read came to.
@@ -24,6 +26,8 @@ pub(super) enum Finding {
     WrongEmpty,
     /// An error, or no answer, and what it said.
     Failed(String),
+    /// No replica kept what the reader asked for, and it was told so.
+    Refused,
     /// No answer within the limit.
     Hung,
 }
@@ -32,6 +36,7 @@ pub(super) enum Finding {
 struct Column {
     reads: usize,
     failed: usize,
+    refused: usize,
     hung: usize,
     wrong_empty: usize,
     back: usize,
@@ -49,6 +54,7 @@ const KEPT: usize = 5;
 pub(super) struct Tally {
     native: Column,
     sidecar: Column,
+    session: Column,
 }
 
 impl Tally {
@@ -56,6 +62,7 @@ impl Tally {
         let column = match side {
             Side::Native => &mut self.native,
             Side::Sidecar => &mut self.sidecar,
+            Side::Session => &mut self.session,
         };
         column.reads += 1;
         column.slowest = column.slowest.max(took);
@@ -71,49 +78,62 @@ impl Tally {
                     column.failures.push(error.clone());
                 }
             }
+            Finding::Refused => column.refused += 1,
             Finding::Hung => column.hung += 1,
         }
     }
 
-    /// Whether no read through a sidecar failed, hung or was wrong.
+    /// Whether no read through a sidecar failed, hung or was wrong, and none with a token went back in time.
     ///
-    /// Reads that went back in time are shown and not judged: after the loss of an active its standby may be behind, and
-    /// nothing but a token can forbid that.
+    /// Without a token, reads that went back in time are shown and not judged: after the loss of an active its standby may
+    /// be behind, and the sidecar answers from it where the servers themselves do not answer.
     pub fn promises_kept(&self) -> bool {
-        let column = &self.sidecar;
-        column.reads > 0 && column.failed == 0 && column.hung == 0 && column.wrong_empty == 0
+        let sound =
+            |column: &Column| column.reads > 0 && column.failed == 0 && column.hung == 0 && column.wrong_empty == 0;
+        sound(&self.sidecar) && sound(&self.session) && self.session.back == 0
     }
 
     /// The totals in one line.
     pub fn line(&self) -> String {
         let bad = |column: &Column| column.failed + column.hung + column.wrong_empty;
-        let (native, sidecar) = (&self.native, &self.sidecar);
+        let (native, sidecar, session) = (&self.native, &self.sidecar, &self.session);
         format!(
-            "native: {} reads, {} bad, {} back    sidecar: {} reads, {} bad, {} back",
+            "native: {} reads, {} bad, {} back    sidecar: {} reads, {} bad, {} back    with tokens: {} reads, {} bad, {} back",
             native.reads,
             bad(native),
             native.back,
             sidecar.reads,
             bad(sidecar),
-            sidecar.back
+            sidecar.back,
+            session.reads,
+            bad(session),
+            session.back
         )
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut row = |name: &str, value: &dyn Fn(&Column) -> String| {
-            writeln!(f, "{name:<22} {:>12} {:>12}", value(&self.native), value(&self.sidecar))
+        let columns = [("native", &self.native), ("sidecar", &self.sidecar), ("with tokens", &self.session)];
+        let mut row = |name: &str, value: &dyn Fn(&str, &Column) -> String| {
+            let [native, sidecar, session] = columns.map(|(name, column)| value(name, column));
+            writeln!(f, "{name:<22} {native:>12} {sidecar:>12} {session:>12}")
         };
-        row("", &|column| if std::ptr::eq(column, &self.native) { "native" } else { "sidecar" }.to_owned())?;
-        row("reads", &|column| column.reads.to_string())?;
-        row("failed", &|column| column.failed.to_string())?;
-        row("hung over 5 s", &|column| column.hung.to_string())?;
-        row("wrong empties", &|column| column.wrong_empty.to_string())?;
-        row("went back in time", &|column| column.back.to_string())?;
-        row("staleness p50, ms", &|column| millis(quantile(&column.staleness, 0.5)))?;
-        row("staleness p99, ms", &|column| millis(quantile(&column.staleness, 0.99)))?;
-        row("slowest read, ms", &|column| millis(column.slowest))?;
+        row("", &|name, _| name.to_owned())?;
+        row("reads", &|_, column| column.reads.to_string())?;
+        row("failed", &|_, column| column.failed.to_string())?;
+        row("hung over 5 s", &|_, column| column.hung.to_string())?;
+        row("wrong empties", &|_, column| column.wrong_empty.to_string())?;
+        row("went back in time", &|_, column| column.back.to_string())?;
+        row("refused, for that", &|_, column| column.refused.to_string())?;
+        row("staleness p50, ms", &|_, column| millis(quantile(&column.staleness, 0.5)))?;
+        row("staleness p99, ms", &|_, column| millis(quantile(&column.staleness, 0.99)))?;
+        row("slowest read, ms", &|_, column| millis(column.slowest))?;
+        writeln!(
+            f,
+            "A read that went back in time is older than one before: a standby took over for a lost active. Natively such reads often\n\
+             fail or hang instead; with a token they wait for a replica that is not older, or are refused."
+        )?;
         self.sidecar.failures.iter().try_for_each(|failure| writeln!(f, "failed through a sidecar: {failure}"))
     }
 }
@@ -145,10 +165,17 @@ mod tests {
         ] {
             let mut tally = Tally::default();
             tally.add(Side::Sidecar, &good, Duration::from_millis(2));
+            tally.add(Side::Session, &good, Duration::from_millis(2));
             tally.add(Side::Native, &Finding::Failed(String::new()), Duration::from_millis(2));
             tally.add(Side::Sidecar, &bad, Duration::from_millis(2));
             assert_eq!(tally.promises_kept(), kept, "{bad:?}");
         }
         assert!(!Tally::default().promises_kept(), "no reads prove nothing");
+        let mut tally = Tally::default();
+        for (side, back) in [(Side::Sidecar, true), (Side::Session, false), (Side::Session, true)] {
+            assert_eq!(tally.promises_kept(), tally.session.reads == 1);
+            tally.add(side, &Finding::Read { back, staleness: Duration::ZERO }, Duration::ZERO);
+        }
+        assert!(!tally.promises_kept(), "a token forbids going back");
     }
 }

@@ -1,7 +1,7 @@
 //! `/ksql`: the discovery statements, INSERT, and custom types.
 
 use super::describe::{query_description, running_query, source_description};
-use super::types::{create_type, drop_type, types};
+use super::types::{command, create_type, drop_type, types};
 use super::{Answer, error, statement_error};
 use crate::emulator::datum::Datum;
 use crate::emulator::model::{Model, State};
@@ -110,6 +110,11 @@ fn other(model: &mut Model, server: usize, text: &str, words: &[&str], internal:
         ["DROP", "TYPE", rest @ ..] => drop_type(model, text, rest),
         ["CREATE", .., "ACCEPTABLE_OFFSET_LAG", "=", _, _] => Err(invalid_variable()),
         ["CREATE", ..] if words.contains(&"ACCEPTABLE_OFFSET_LAG") => Err(invalid_variable()),
+        // the same table again, which changes nothing
+        ["CREATE", "OR", "REPLACE", "TABLE", name, ..] if model.catalogue.query_of(name).is_some() => {
+            let message = format!("Created query with ID CTAS_{name}");
+            Ok(command(model, text, &format!("table/`{name}`/create"), &message))
+        }
         _ => Err("The emulated cluster does not run this statement".to_owned()),
     }
 }

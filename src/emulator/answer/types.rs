@@ -55,7 +55,7 @@ pub(super) fn drop_type(model: &mut Model, text: &str, rest: &[&str]) -> Result<
     Ok(command(model, text, &format!("type/{name}/drop"), &message))
 }
 
-fn command(model: &mut Model, text: &str, id: &str, message: &str) -> String {
+pub(super) fn command(model: &mut Model, text: &str, id: &str, message: &str) -> String {
     model.commands += 1;
     let (id, message) = (Value::from(id), Value::from(message));
     let members = format!(

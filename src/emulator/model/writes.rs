@@ -113,6 +113,33 @@ impl Model {
         self.truth.get(&(table.to_owned(), bytes)).cloned().unwrap_or_default()
     }
 
+    /// The `V` of a key's newest record in a table's changelog as it was at `until`; `None` without one.
+    pub fn logged(&self, table: &str, key: &serde_json::Value, until: Duration) -> Option<i64> {
+        let bytes = self.bytes_of(table, key)?;
+        let slot = self.slot((self.catalogue.query_of(table)?, partition(&bytes, self.config.partitions)))?;
+        let known = slot.changelog.iter().rev().skip_while(|change| change.at > until);
+        known.filter(|change| *change.key.bytes == *bytes).find_map(|change| change.row.as_ref())?.v
+    }
+
+    /// The offset of a key's first record in a table's changelog.
+    pub fn logged_at(&self, table: &str, key: &serde_json::Value) -> Option<u64> {
+        let bytes = self.bytes_of(table, key)?;
+        let slot = self.slot((self.catalogue.query_of(table)?, partition(&bytes, self.config.partitions)))?;
+        slot.changelog.iter().position(|change| *change.key.bytes == *bytes).map(|offset| offset as u64)
+    }
+
+    /// How many changelog records a server's replica of a partition holds; `None` if it has none.
+    pub fn position(&mut self, server: usize, table: &str, partition: u32) -> Option<u64> {
+        let query = self.catalogue.query_of(table)?;
+        self.replica(server, (query, partition)).map(|replica| replica.position as u64)
+    }
+
+    fn bytes_of(&self, table: &str, key: &serde_json::Value) -> Option<Vec<u8>> {
+        let (source, key) = (self.catalogue.source(table)?, Datum::key_from_json(key));
+        let typed: Option<Vec<Datum>> = source.key.iter().zip(&key).map(|(c, d)| d.coerce(&c.ty)).collect();
+        typed.map(|values| serialize(source.format(), &source.key, &values))
+    }
+
     /// The records of a stream that are still known, partition by partition.
     pub fn history(&self, source: &str) -> Vec<Written> {
         let slots = self.catalogue.readers(source).next().and_then(|q| self.slots.get(q));

@@ -3,10 +3,11 @@
 mod options;
 mod types;
 
-pub use options::{After, Level, Options};
+pub use options::{After, Options};
 pub use types::{Candidate, Plan, Preference, Rejected, Rejection};
 
 use super::Traffic;
+use crate::config::Level;
 use crate::view::{ClusterView, HostState, HostView, Moment, ReplicaView, Role, SlotView};
 use std::cmp::Reverse;
 
@@ -84,7 +85,8 @@ fn out_of_bounds(
         }
     }
     if let Some(bound) = options.max_offset_lag {
-        match replica.lag(slot.end).filter(|_| replica.has_young_report(now, view.max_report_age)) {
+        let told = replica.reliable && replica.has_young_report(now, view.max_report_age);
+        match replica.lag(slot.end).filter(|_| told) {
             None => return Some(Rejection::LagUnknown),
             Some(lag) if lag > bound => return Some(Rejection::OverBound),
             Some(_) => {}
@@ -104,13 +106,17 @@ fn out_of_bounds(
 /// Whether a key that a replica does not have is absent, and not just not yet there.
 ///
 /// A stale row may be served, an empty answer for an existing key never: the replica's newest report must be young and
-/// show it at the changelog's end, up to one report interval of writes, or within the bound that the request sets. Where
-/// servers report no lags, nothing can be said against any replica.
+/// show it at the changelog's end, up to two report intervals of writes, as the end may be reported by another host, one
+/// interval later, or within the bound that the request sets. Where
+/// servers report no lags, nothing can be said against any replica, and where the reports of a slot have stopped, nothing
+/// against its active.
 fn absence_counts(replica: &ReplicaView, slot: &SlotView, options: &Options, view: &ClusterView, now: Moment) -> bool {
-    let tie = u64::try_from(slot.interval_writes).unwrap_or(0);
+    let tie = u64::try_from(slot.interval_writes).unwrap_or(0).saturating_mul(2);
     let most = tie.max(options.max_offset_lag.unwrap_or(0));
     let at_the_end = replica.lag(slot.end).is_some_and(|lag| lag <= most);
-    !view.lag_reporting || (at_the_end && replica.has_young_report(now, view.max_report_age))
+    let young = |replica: &ReplicaView| replica.has_young_report(now, view.max_report_age);
+    let blind = || replica.agreed && !slot.replicas.iter().any(young);
+    !view.lag_reporting || (at_the_end && replica.awake && young(replica)) || blind()
 }
 
 fn prefer(
@@ -144,25 +150,31 @@ fn prefer(
     }
 }
 
-/// Puts the less busy of two replicas first, and the others after it by how busy they are; those that requests met
-/// broken, that have just started or that are not known to hold the partition stay behind.
+/// Puts a replica that chance picks first, or another one in its place that is much less busy, and the others after it by
+/// how busy they are. Those that requests met broken, that have just started or that are not known to hold the partition
+/// stay behind.
 fn spread(candidates: &mut [Candidate], traffic: &Traffic) {
     let fit = candidates.iter().take_while(|candidate| candidate.preference < Preference::Unsettled).count();
     let (fit, _) = candidates.split_at_mut(fit);
     let busy = |candidate: &Candidate| {
         let known = traffic.host(candidate.host);
-        (known.in_flight, known.latency)
+        known.latency * (known.in_flight + 1)
     };
     fit.iter_mut().for_each(|candidate| candidate.preference = Preference::LeastLoaded);
-    let (Some(count), dice) = (fit.len().checked_sub(1).filter(|last| *last > 0), traffic.dice as usize) else {
+    let others = fit.len().saturating_sub(1);
+    if others == 0 {
         return;
-    };
-    let one = dice % (count + 1);
-    let other = (one + 1 + (dice / (count + 1)) % count) % (count + 1);
-    let chosen = if busy(&fit[other]) < busy(&fit[one]) { other } else { one };
+    }
+    let dice = traffic.dice as usize;
+    let one = dice % fit.len();
+    let other = (one + 1 + (dice / fit.len()) % others) % fit.len();
+    let chosen = if busy(&fit[other]) * MUCH < busy(&fit[one]) { other } else { one };
     fit.swap(0, chosen);
     fit[1..].sort_by_key(busy);
 }
+
+/// How much busier a replica must be before a read that chance gave it goes to the other: smaller differences are noise.
+const MUCH: u32 = 2;
 
 fn order(candidates: &mut [Candidate], slot: &SlotView, view: &ClusterView, traffic: &Traffic) {
     let current = |candidate: &Candidate| {

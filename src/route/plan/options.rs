@@ -1,37 +1,10 @@
 //! What a request asks of the replicas that may answer it.
 
+use crate::config::Level;
 use crate::view::{HostIndex, Moment};
 
-/// Which replicas may answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Level {
-    /// Any live one within the bounds, the freshest first.
-    #[default]
-    Latest,
-    /// Only the active.
-    Active,
-    /// Any live one within the bounds, the least busy first.
-    Any,
-}
-
-impl Level {
-    /// Reads `latest`, `active` or `any`.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Level::Latest, Level::Active, Level::Any].into_iter().find(|level| level.as_str() == text)
-    }
-
-    /// The word in requests, the configuration and explanations.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Level::Latest => "latest",
-            Level::Active => "active",
-            Level::Any => "any",
-        }
-    }
-}
-
 /// What a request asks of the replicas that may answer it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Most records that the answering replica may lack, by its newest report; `None`: no bound.
     pub max_offset_lag: Option<u64>,
@@ -41,6 +14,12 @@ pub struct Options {
     pub after: Option<After>,
     /// Which replicas may answer.
     pub level: Level,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { max_offset_lag: None, complete_until: None, after: None, level: Level::Latest }
+    }
 }
 
 /// What a session read of a slot.

@@ -26,6 +26,8 @@ fn replica(host: HostIndex, text: &str) -> ReplicaView {
         position,
         reported: position.map(|_| if old { Moment::from_millis(1_000) } else { Moment::from_millis(59_500) }),
         settled: !flags.contains(&"young"),
+        reliable: true,
+        awake: true,
         complete_until: None,
         same_since: None,
     }
@@ -41,6 +43,8 @@ fn view(states: &[HostState]) -> ClusterView {
         version: ServerVersion::parse("0.29.0"),
         incarnation: None,
         local: index == 0,
+        confirmed: None,
+        former: None,
     });
     ClusterView {
         hosts: hosts.collect(),
@@ -56,7 +60,7 @@ fn slot(replicas: &[&str], interval_writes: i64) -> SlotView {
     let replicas: smallvec::SmallVec<[ReplicaView; 3]> =
         replicas.iter().enumerate().map(|(host, text)| replica(host as HostIndex, text)).collect();
     let end = replicas.iter().filter_map(|replica| replica.position).map(|position| position.end).max();
-    SlotView { replicas, end, interval_writes }
+    SlotView { replicas, end, interval_writes, epoch: None }
 }
 
 /// The plan in words: `h1 caught_up_active, h0 freshest | h2 dead`.
@@ -170,4 +174,52 @@ fn without_lag_reports_the_active_is_asked_first_and_standbys_only_if_they_answe
     assert_eq!(run(&view), "h1 lag_unknown | h0 standby_reads_off");
     view.hosts[1].version = ServerVersion::parse("0.13.0");
     assert_eq!(run(&view), " | h0 standby_reads_off, h1 cannot_pin");
+}
+
+#[test]
+fn any_replica_answers_unless_the_other_of_two_is_much_less_busy() {
+    let three = slot(&["standby 80/100", "active 100/100", "standby 90/100", "standby 99/100 young"], 0);
+    let options = Options { level: Level::Any, ..Options::default() };
+    let states = [HostState::Live; 4];
+    let host =
+        |in_flight, millis| HostTraffic { in_flight, latency: Duration::from_millis(millis), ..HostTraffic::default() };
+    let first = |hosts: [HostTraffic; 3], dice| {
+        let traffic = Traffic { hosts: hosts.into_iter().collect(), last_served: None, dice };
+        let plan = plan(&three, &options, &view(&states), &traffic, NOW);
+        assert_eq!(plan.candidates.last().map(|c| c.preference), Some(Preference::Unsettled));
+        plan.candidates[0].host
+    };
+    let even = [host(0, 5), host(0, 4), host(1, 4)];
+    let chosen: std::collections::BTreeSet<HostIndex> = (0..9).map(|dice| first(even, dice)).collect();
+    assert_eq!(chosen.len(), 3, "a little more work is no reason");
+    let busy = [host(9, 5), host(0, 4), host(9, 5)];
+    let idle = (0..9).filter(|dice| first(busy, *dice) == 1).count();
+    assert!(idle > 5, "{idle} of 9: whenever it is one of the two");
+}
+
+#[test]
+fn bounds_in_time_and_tokens_are_kept_by_what_a_replica_certainly_holds() {
+    let mut slot = slot(&["active 100/100", "standby 100/100", "standby 100/100"], 0);
+    slot.replicas[1].complete_until = Some(Moment::from_millis(50_000));
+    slot.replicas[2].complete_until = Some(Moment::from_millis(58_000));
+    slot.replicas[0].same_since = Some(Moment::from_millis(40_000));
+    let run = |options: Options| words(&plan(&slot, &options, &view(&[HostState::Live; 3]), &Traffic::default(), NOW));
+    let until = |millis| Options { complete_until: Some(Moment::from_millis(millis)), ..Options::default() };
+    assert_eq!(run(until(50_000)), "h1 freshest, h2 freshest | h0 too_stale");
+    assert_eq!(run(until(55_000)), "h2 freshest | h0 too_stale, h1 too_stale");
+    let after = |until: Option<u64>, same: Option<(HostIndex, u64)>| Options {
+        after: Some(After {
+            until: until.map(Moment::from_millis),
+            same: same.map(|(host, read)| (host, Moment::from_millis(read))),
+        }),
+        ..Options::default()
+    };
+    assert_eq!(run(after(Some(55_000), None)), "h2 freshest | h0 behind_token, h1 behind_token");
+    assert_eq!(run(after(None, Some((0, 45_000)))), "h0 caught_up_active | h1 behind_token, h2 behind_token");
+    assert_eq!(run(after(None, Some((0, 35_000)))), " | h0 behind_token, h1 behind_token, h2 behind_token");
+    let active = Options { level: Level::Active, ..Options::default() };
+    assert_eq!(run(active), "h0 caught_up_active | h1 not_the_active, h2 not_the_active");
+    slot.replicas[0].agreed = false;
+    let run = |options: Options| words(&plan(&slot, &options, &view(&[HostState::Live; 3]), &Traffic::default(), NOW));
+    assert_eq!(run(active), " | h0 active_uncertain, h1 not_the_active, h2 not_the_active");
 }

@@ -48,7 +48,7 @@ impl Fixture {
             |name: &str| HostSpec { name: name.into(), url: format!("http://{name}").into(), local: name == "a" };
         evidence.set_hosts(&[spec("a"), spec("b")], Moment::EPOCH);
         let tables = vec![Arc::new(test_table("T", "CTAS_T_1", 1))];
-        evidence.set_catalogue(Arc::new(Catalogue { tables, passed_through: Vec::new() }));
+        evidence.set_catalogue(Arc::new(Catalogue { tables, ..Catalogue::default() }));
         let mut fixture = Fixture(evidence);
         fixture.probe("a", Probe::Answered, 0);
         fixture.probe("b", Probe::Answered, 0);
@@ -103,6 +103,19 @@ fn a_new_incarnation_begins_its_reports_anew() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_does_not_make_reports_old() {
+    let mut fixture = Fixture::new();
+    let at = |millis, position| says("b", ACTIVE, Some((millis, position, position)));
+    fixture.hears("b", 1000, &[at(3_600_900, 50)]);
+    fixture.hears("b", 2000, &[at(1_900, 60)]);
+    assert_eq!(fixture.current(1, 2000), Some(60), "what the host says itself is its newest");
+    fixture.hears("a", 2100, &[at(3_600_900, 50)]);
+    assert_eq!(fixture.current(1, 2100), Some(60), "an old report that another still has is not new");
+    fixture.hears("a", 3000, &[at(2_900, 70)]);
+    assert_eq!(fixture.current(1, 3000), Some(70));
+}
+
+#[test]
 fn a_paused_host_must_report_twice_again_and_a_report_counts_once() {
     let mut fixture = Fixture::new();
     fixture.hears("b", 1000, &[says("b", ACTIVE, Some((900, 50, 50)))]);
@@ -140,12 +153,12 @@ fn a_promoted_standby_is_not_settled_but_an_active_only_found_out_about_is() {
 }
 
 #[test]
-fn only_living_hosts_define_the_end() {
+fn what_a_host_reported_before_it_died_still_says_how_far_the_log_reached() {
     let mut fixture = Fixture::new();
     fixture.hears("a", 1000, &[says("a", STANDBY, Some((900, 40, 50))), says("b", ACTIVE, Some((900, 70, 70)))]);
     assert_eq!(fixture.slot(1000).end, Some(70));
     fixture.probe("b", Probe::Refused, 1100);
-    assert_eq!(fixture.slot(1100).end, Some(50));
+    assert_eq!((fixture.slot(1100).end, fixture.replica(0, 1100).unwrap().lag(Some(70))), (Some(70), Some(30)));
     assert_eq!(fixture.slot(17_000).end, None, "a report older than the limit is no number");
 }
 

@@ -1,0 +1,38 @@
+//! The promises about freshness, held against a simulated cluster that knows the truth: virtual time, everything that is
+//! left to chance from one seed.
+//!
+//! `SIM_READS` (20,000) checked reads, spread over seeds that follow `SIM_SEED` (a random one). Reads that the promises refuse
+//! are not counted.
+
+mod checker;
+mod watcher;
+mod world;
+
+use self::checker::Tally;
+use self::world::World;
+use rand::Rng;
+
+/// Virtual seconds of one seed.
+const SECONDS: u64 = 60;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+#[test]
+fn simulation() {
+    let wanted = setting("SIM_READS").unwrap_or(20_000);
+    let first = setting("SIM_SEED").unwrap_or_else(|| u64::from(rand::rng().random::<u32>()));
+    let mut tally = Tally::default();
+    let mut seed = first;
+    while tally.reads() < wanted {
+        let mut world = World::new(seed);
+        world.run(SECONDS);
+        tally.add(seed, world.into_tally());
+        seed += 1;
+    }
+    println!("{tally}");
+    println!("simulation: {} reads, {} violations, seed {first}", tally.reads(), tally.violations.len());
+    assert!(tally.violations.is_empty(), "{:#?}", &tally.violations[..tally.violations.len().min(5)]);
+    assert!(tally.every_promise_was_checked(), "{tally}");
+}
