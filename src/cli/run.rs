@@ -19,8 +19,12 @@ pub fn run(options: LoadOptions) -> Result<(), Box<dyn Error>> {
         filter: &config.log.level,
         access: config.log.access,
     })?;
-    let workers = config.listen.workers;
-    tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?.block_on(serve(config))
+    // one worker needs no scheduler that shares work
+    let mut runtime = match config.listen.workers {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    runtime.worker_threads(config.listen.workers).enable_all().build()?.block_on(serve(config))
 }
 
 async fn serve(config: Config) -> Result<(), Box<dyn Error>> {

@@ -126,10 +126,15 @@ impl Proxy {
         took: impl Fn(Duration),
     ) -> Exchange {
         let (sql, hold) = (request.envelope.sql(), self.settings.held_answer);
-        let send = |reuse| exchange(host, version, reuse, request.head.with_bytes(body.clone()), sql, hold, &took);
-        let exchanged = match send(Reuse::Allowed).await {
-            Exchange::Failed(failure) if failure.stale_connection => Box::pin(send(Reuse::Never)).await,
-            other => other,
+        let mut reuse = Reuse::Allowed;
+        let exchanged = loop {
+            let outgoing = request.head.with_bytes(body.clone());
+            match exchange(host, version, reuse, outgoing, sql, hold, &took).await {
+                Exchange::Failed(failure) if failure.stale_connection && reuse == Reuse::Allowed => {
+                    reuse = Reuse::Never
+                }
+                other => break other,
+            }
         };
         match &exchanged {
             Exchange::Failed(failure) => self.note_failure(host, *failure),

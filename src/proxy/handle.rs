@@ -40,7 +40,7 @@ impl Handler for Proxy {
     }
 }
 
-/// The rarer ways are boxed, so that the future of a lookup stays small: it is moved and allocated with every request.
+/// The ways are boxed, so that no future is large: each is moved into the place where it is polled.
 impl Proxy {
     async fn answer(
         &self,
@@ -108,7 +108,7 @@ impl Proxy {
             Ok(located) => {
                 record.locate(&located.table.name, located.partition);
                 let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
-                self.lookup(lookup, &mut trail).await
+                Box::pin(self.lookup(lookup, &mut trail)).await
             }
             Err(reason) if said.is_bound(&request.envelope) => return Err(cannot_be_kept(reason)),
             Err(reason) => {
