@@ -233,38 +233,33 @@ impl Keeper {
     /// Sets the gauges of lags, which takes a look at every slot.
     fn measure_lags(&mut self) {
         let (view, now) = (self.published.load(), self.clock.now());
-        let mut largest = vec![None; view.hosts.len()];
-        let stays = |table: &str, slots: &Vec<SlotMetrics>| {
-            view.tables.get(table).is_some_and(|table| table.partitions.get() as usize == slots.len())
-        };
-        self.slots.retain(|table, slots| stays(table, slots));
+        let mut largest: Vec<Option<(u64, Duration)>> = vec![None; view.hosts.len()];
+        let partitions = |table: &str| view.tables.get(table).map(|table| table.partitions.get() as usize);
+        self.slots.retain(|table, slots| partitions(table) == Some(slots.len()));
         let metrics = &self.metrics;
         for table in view.tables.values() {
             let slots = self.slots.entry(table.name.clone()).or_insert_with(|| {
                 (0..table.partitions.get()).map(|partition| SlotMetrics::new(metrics, &table.name, partition)).collect()
             });
             for (slot, measured) in view.slots(table).zip(slots) {
+                for replica in &slot.replicas {
+                    let (Some(lag), Some(age)) = (replica.lag(slot.end), replica.age(now)) else { continue };
+                    if let Some(host) = largest.get_mut(usize::from(replica.host)) {
+                        let (lag_before, age_before) = host.unwrap_or_default();
+                        *host = Some((lag.max(lag_before), age.max(age_before)));
+                    }
+                }
                 let standbys = slot.replicas.iter().filter(|replica| replica.role == Role::Standby);
                 let hottest = standbys.filter_map(|standby| standby.lag(slot.end)).min();
-                measured.standby_lag.set(hottest.map_or(f64::NAN, |lag| lag as f64));
+                measured.standby_lag.set(hottest.map_or(f64::NAN, gauged));
                 let ready = view.servable(&slot, table.max_offset_lag) > 1;
                 measured.failover_ready.set(f64::from(u8::from(ready)));
             }
         }
-        for slot in view.tables.values().flat_map(|table| view.slots(table)) {
-            for replica in &slot.replicas {
-                let (Some(lag), Some(age)) = (replica.lag(slot.end), replica.age(now)) else { continue };
-                if let Some(host) = largest.get_mut(usize::from(replica.host)) {
-                    let (lag_before, age_before) = host.unwrap_or_default();
-                    *host = Some((lag.max(lag_before), age.max(age_before)));
-                }
-            }
-        }
         for (host, largest) in view.hosts.iter().zip(largest) {
             let Some(measured) = self.hosts.get(&host.name) else { continue };
-            let known: Option<(u64, Duration)> = largest.filter(|_| host.state == HostState::Live);
-            // gauges are doubles; 2^53 records are beyond any log
-            measured.lag.set(known.map_or(f64::NAN, |(lag, _)| lag as f64));
+            let known = largest.filter(|_| host.state == HostState::Live);
+            measured.lag.set(known.map_or(f64::NAN, |(lag, _)| gauged(lag)));
             measured.report_age.set(known.map_or(f64::NAN, |(_, age)| age.as_secs_f64()));
         }
     }
@@ -324,6 +319,11 @@ impl Keeper {
             tracing::warn!(hosts = ?local, "hosts in /clusterStatus have a name that no other machine can dial; set ksql.advertised.listener");
         }
     }
+}
+
+/// Records as a gauge has them: gauges are doubles, and 2^53 records are beyond any log.
+fn gauged(records: u64) -> f64 {
+    records as f64
 }
 
 /// Whether a name in `/clusterStatus` means each machine itself.
