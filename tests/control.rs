@@ -136,6 +136,33 @@ async fn servers_tables_and_replicas_are_found_from_one_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn in_a_calm_cluster_no_replica_is_doubted() {
+    let cluster = std::sync::Arc::new(Cluster::start(hasty()).await.unwrap());
+    let writer = ksqldb_sidecar::emulator::write_on(std::sync::Arc::clone(&cluster), 100, 60);
+    let servers: Vec<String> = cluster.servers().iter().map(|server| server.url.clone()).collect();
+    let sidecars = crate::cluster::support::sidecars(&servers).await;
+    let mut changes = sidecars[0].published().changes();
+    let calm = async {
+        let mut reports = std::collections::BTreeSet::new();
+        while reports.len() < 12 {
+            changes.changed().await.unwrap();
+            let view = sidecars[0].published().load();
+            for slot in view.tables.values().flat_map(|table| view.slots(table)) {
+                for replica in &slot.replicas {
+                    assert!(replica.settled && replica.reliable, "{replica:?}");
+                    reports.extend(replica.reported.map(|at| (replica.host, at)));
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), calm).await.expect("reports arrive");
+    writer.abort();
+    for sidecar in sidecars {
+        sidecar.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_crash_a_pause_and_a_roll_are_seen() {
     let cluster = Cluster::start(hasty()).await.unwrap();
     let watcher = Watcher::beside(&cluster.servers()[0].url, &[]);

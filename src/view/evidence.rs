@@ -208,8 +208,8 @@ impl Evidence {
                 let made_after = age.map(|age| observation.made.from.back(age));
                 let seen = observation.made.to.back(age.unwrap_or_default());
                 let reports = Arc::make_mut(&mut host.reports);
-                let first_hand = name == observation.asked;
-                reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen, first_hand);
+                let told_by_itself = (name == observation.asked).then_some(observation.made.from);
+                reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen, told_by_itself);
             }
         }
         self.replace_placement(observation.asked, placement);

@@ -17,6 +17,9 @@ const SETTLED: u32 = 2;
 /// By how much a host's clock may run ahead of the time between two of its reports.
 const CLOCK_JUMP: Duration = Duration::from_secs(10);
 
+/// How long a host may tell others of a report before it tells it itself, with room.
+const OWN_DELAY: Duration = Duration::from_secs(2);
+
 /// The positions of one table's store by partition; `None` where the host holds no replica.
 pub(super) type Positions = Box<[Option<Position>]>;
 
@@ -127,16 +130,17 @@ impl Reports {
 
     /// Takes in a report, made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
     ///
-    /// One that is known already may come again from somebody who knows better when it was made. What the host says
-    /// itself is always its newest; what another says of it is newer only if its clock says so, and has not jumped: a
-    /// clock that was set back would make old reports look new.
+    /// One that is known already may come again from somebody who knows better when it was made. A report is newer if the
+    /// host's clock says so, and has not jumped: a clock that was set back would make old reports look new. That it was
+    /// set back shows when the host itself still tells an older report `told_by_itself`, some time after the newest
+    /// known one was made.
     pub fn accept(
         &mut self,
         lags: &HostStoreLags<'_>,
         tables: &[Arc<TableInfo>],
         made_after: Option<Moment>,
         seen: Moment,
-        first_hand: bool,
+        told_by_itself: Option<Moment>,
     ) {
         match self.kept.back_mut() {
             _ if lags.update_time_ms <= 0 => return,
@@ -145,15 +149,17 @@ impl Reports {
                 newest.seen = newest.seen.min(seen);
                 return;
             }
-            Some(newest) if !first_hand => {
+            Some(newest) => {
                 let later =
                     lags.update_time_ms.checked_sub(newest.update_time_ms).and_then(|ms| u64::try_from(ms).ok());
                 let most = seen.since(newest.seen) + CLOCK_JUMP;
-                if later.is_none_or(|millis| Duration::from_millis(millis) > most) {
+                let follows = later.is_some_and(|millis| Duration::from_millis(millis) <= most);
+                let was_set = told_by_itself.is_some_and(|told| told >= newest.seen + OWN_DELAY);
+                if !follows && !was_set {
                     return;
                 }
             }
-            _ => {}
+            None => {}
         }
         let begun = self.kept.iter().rev().find_map(|report| report.made_after);
         let positions = Arc::new(positions(lags, tables));

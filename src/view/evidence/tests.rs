@@ -108,11 +108,24 @@ fn a_clock_that_is_set_back_does_not_make_reports_old() {
     let at = |millis, position| says("b", ACTIVE, Some((millis, position, position)));
     fixture.hears("b", 1000, &[at(3_600_900, 50)]);
     fixture.hears("b", 2000, &[at(1_900, 60)]);
-    assert_eq!(fixture.current(1, 2000), Some(60), "what the host says itself is its newest");
-    fixture.hears("a", 2100, &[at(3_600_900, 50)]);
-    assert_eq!(fixture.current(1, 2100), Some(60), "an old report that another still has is not new");
-    fixture.hears("a", 3000, &[at(2_900, 70)]);
-    assert_eq!(fixture.current(1, 3000), Some(70));
+    assert_eq!(fixture.current(1, 2000), Some(50), "it may be an older one that arrived late");
+    fixture.hears("b", 3000, &[at(2_900, 60)]);
+    assert_eq!(fixture.current(1, 3000), Some(60), "what the host still says itself is its newest");
+    fixture.hears("a", 3100, &[at(3_600_900, 50)]);
+    assert_eq!(fixture.current(1, 3100), Some(60), "an old report that another still has is not new");
+    fixture.hears("a", 4000, &[at(3_900, 70)]);
+    assert_eq!(fixture.current(1, 4000), Some(70));
+}
+
+#[test]
+fn a_report_that_arrives_after_a_newer_one_changes_nothing() {
+    let mut fixture = Fixture::new();
+    let at = |millis, position| says("b", ACTIVE, Some((millis, position, position)));
+    fixture.hears("b", 1000, &[at(900, 50)]);
+    fixture.hears("a", 2000, &[at(1_900, 60)]);
+    fixture.hears("b", 2100, &[at(900, 50)]);
+    assert_eq!(fixture.current(1, 2100), Some(60));
+    assert!(fixture.is_settled(1, 2100));
 }
 
 #[test]
