@@ -105,7 +105,7 @@ async fn a_key_that_the_standby_does_not_have_yet_is_never_called_absent() {
         rig.until(sidecar, "the standby is seen to be behind", |view| {
             let slot = view.slot(&view.tables["TL"], partition);
             let standby = slot.replicas.iter().find(|replica| replica.role == Role::Standby);
-            standby.and_then(|replica| replica.lag(slot.end)).is_some_and(|lag| lag > 6 * slot.interval_writes as u64)
+            standby.and_then(|replica| replica.lag(slot.end)).is_some_and(|lag| lag > 4 * slot.interval_writes as u64)
         })
         .await;
     }

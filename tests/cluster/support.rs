@@ -115,7 +115,7 @@ impl Rig {
                 changes.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("{what}"));
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("{what}"));
     }
 
     /// The partition of a key of `TL`.
