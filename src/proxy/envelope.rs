@@ -106,6 +106,11 @@ impl Envelope {
         self.asked.iter().find(|(name, _)| *name == member).map(|(_, value)| value.as_str())
     }
 
+    /// Whether members were taken out of the body.
+    pub fn is_edited(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// Whether the client's bound on offset lag is one that the server keeps too.
     pub fn server_keeps_bound(&self) -> bool {
         self.max_offset_lag.is_some() && self.endpoint == Endpoint::Query

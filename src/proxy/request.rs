@@ -67,7 +67,7 @@ impl Inbound {
     /// Bodies up to `limit` bytes are held so that they can be sent to another server; a two-way stream never is.
     pub async fn read(request: Request<Body>, limit: usize) -> Result<Inbound, BodyError> {
         let (parts, body) = request.into_parts();
-        let head = Head::new(parts);
+        let mut head = Head::new(parts);
         if head.path() == "/inserts-stream" {
             return Ok(Inbound::Streaming(head, body));
         }
@@ -77,7 +77,12 @@ impl Inbound {
         };
         let endpoint = Endpoint::of(head.path()).filter(|_| head.method == Method::POST);
         Ok(match endpoint.and_then(|endpoint| Envelope::read(endpoint, bytes.clone())) {
-            Some(envelope) => Inbound::Query(Box::new(QueryRequest { head, envelope })),
+            Some(envelope) => {
+                if envelope.is_edited() {
+                    head.headers.remove(header::CONTENT_LENGTH); // it was the length of the body as it came
+                }
+                Inbound::Query(Box::new(QueryRequest { head, envelope }))
+            }
             None => Inbound::Held(head, bytes),
         })
     }

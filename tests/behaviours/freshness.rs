@@ -1,6 +1,6 @@
 //! What a request may ask of freshness, and what comes of it.
 
-use super::harness::{Fake, Reply, Stage, settings};
+use super::harness::{Fake, Reply, Stage, settings, within};
 use super::{LOOKUP, good};
 use ksqldb_sidecar::proxy::FIELDS;
 use reqwest::Response;
@@ -31,6 +31,29 @@ async fn its_members_never_reach_a_server() {
         assert!(FIELDS.iter().all(|field| !seen.contains(field.member)), "{seen}");
         assert_eq!(seen.contains("\"a\":1"), members.contains("\"a\":1"), "{seen}");
         assert!(seen.contains("pull.partition"), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn what_passes_through_without_its_members_has_the_length_of_what_is_left() {
+    let server = good();
+    let stage = Stage::set(&[&server], Some("0.29.0"), "K STRING");
+    for (path, statement, more) in [
+        ("/query", r#""ksql":"SELECT * FROM S EMIT CHANGES;""#, ""),
+        ("/query-stream", r#""sql":"SELECT * FROM S EMIT CHANGES;""#, ""),
+        ("/query", r#""ksql":"PRINT s LIMIT 1;""#, ""),
+        ("/query", r#""ksql":"SELECT FROM WHERE;""#, ""),
+        (
+            "/query",
+            r#""ksql":"SELECT * FROM T WHERE K='x';""#,
+            r#","requestProperties":{"request.ksql.debug.request":true}"#,
+        ),
+    ] {
+        let body = format!(r#"{{{statement},"read.level":"any"{more}}}"#);
+        let response = within("an answer", stage.request(path, body).send()).await.unwrap();
+        assert_eq!(response.status(), 200, "{path} {statement}");
+        within("its end", response.bytes()).await.unwrap();
+        assert_eq!(server.asked().last().unwrap().body, format!("{{{statement}{more}}}"));
     }
 }
 
