@@ -43,6 +43,14 @@ pub enum ProxyError {
     /// What the request says about freshness is none that can be kept, whatever the cluster does.
     #[error("{0}")]
     BadDemand(String),
+    /// The request's token is none that this cluster gave for its changelogs of now.
+    #[error("{message}")]
+    BadToken {
+        /// Names the place of the token, and the remedy.
+        message: String,
+        /// Whether it is a cookie, which the client would keep sending.
+        cookie: bool,
+    },
     /// The client's body ended early or broke its framing.
     #[error("the request body could not be read: {0}")]
     RequestBody(String),
@@ -57,7 +65,10 @@ impl ProxyError {
             | ProxyError::Unproven { .. }
             | ProxyError::Unreachable { .. } => 503,
             ProxyError::Broken { .. } => 502,
-            ProxyError::InternalEndpoint | ProxyError::RequestBody(_) | ProxyError::BadDemand(_) => 400,
+            ProxyError::InternalEndpoint
+            | ProxyError::RequestBody(_)
+            | ProxyError::BadDemand(_)
+            | ProxyError::BadToken { .. } => 400,
         }
     }
 
@@ -80,6 +91,7 @@ impl ProxyError {
             ProxyError::InternalEndpoint => "internal_endpoint",
             ProxyError::RequestBody(_) => "request_body",
             ProxyError::BadDemand(_) => "bad_demand",
+            ProxyError::BadToken { .. } => "bad_token",
         }
     }
 

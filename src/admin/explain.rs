@@ -1,10 +1,10 @@
 //! `POST /explain`: where a statement would go, and why.
 
 use super::millis;
-use crate::config::Level;
+use crate::config::{Freshness, InForce, Level};
 use crate::route::{Located, Options, Traffic, locate, native_order, plan};
 use crate::sql::classify;
-use crate::view::{ClusterView, HostIndex, Moment, ReplicaView, SlotView};
+use crate::view::{ClusterView, HostIndex, Moment, ReplicaView, SlotView, TableInfo};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -39,23 +39,24 @@ impl Question {
         Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     }
 
-    /// What a request with these members would ask, but for tokens.
-    fn options(&self, now: Moment) -> Options {
-        let records = |name| self.member(name)?.parse().ok();
-        let staleness = self.member("acceptable.time.lag").and_then(|text| {
+    /// What a request with these members would be bound to, but for tokens.
+    fn bounds(&self, table: &TableInfo, config: &Freshness) -> (InForce, Level) {
+        let mut bounds = config.in_force(&table.name, table.max_offset_lag);
+        for name in ["ksql.query.pull.max.allowed.offset.lag", "acceptable.offset.lag"] {
+            let given = self.member(name).and_then(|text| text.parse().ok());
+            bounds.max_offset_lag = given.map(|lag| (lag, name)).or(bounds.max_offset_lag);
+        }
+        let name = "acceptable.time.lag";
+        let given = self.member(name).and_then(|text| {
             text.parse().map(Duration::from_millis).ok().or_else(|| humantime::parse_duration(&text).ok())
         });
-        Options {
-            max_offset_lag: records("acceptable.offset.lag")
-                .or_else(|| records("ksql.query.pull.max.allowed.offset.lag")),
-            complete_until: staleness.map(|staleness| now.back(staleness)),
-            after: None,
-            level: self.member("read.level").and_then(|text| text.parse().ok()).unwrap_or(Level::Latest),
-        }
+        bounds.max_staleness = given.map(|staleness| (staleness, name)).or(bounds.max_staleness);
+        let level = self.member("read.level").and_then(|text| text.parse().ok());
+        (bounds, level.unwrap_or(config.level))
     }
 
     /// Plans the statement on a view, as a request of this moment would be, but for what traffic has learned.
-    pub fn answer(&self, view: &ClusterView, now: Moment) -> Value {
+    pub fn answer(&self, view: &ClusterView, config: &Freshness, now: Moment) -> Value {
         let statement = classify(&self.statement);
         let class = statement.class.as_str();
         match locate(&statement, view) {
@@ -64,14 +65,26 @@ impl Question {
                 let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();
                 json!({"class": class, "routed": false, "reason": reason.as_str(), "servers": hosts})
             }
-            Ok(located) => explain(class, &located, &self.options(now), view, now),
+            Ok(located) => explain(class, &located, self.bounds(&located.table, config), view, now),
         }
     }
 }
 
-fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView, now: Moment) -> Value {
+fn explain(
+    class: &str,
+    located: &Located,
+    (bounds, level): (InForce, Level),
+    view: &ClusterView,
+    now: Moment,
+) -> Value {
     let slot = view.slot_with_history(&located.table, located.partition);
-    let plan = plan(&slot, options, view, &Traffic::default(), now);
+    let options = Options {
+        max_offset_lag: bounds.max_offset_lag.map(|(lag, _)| lag),
+        complete_until: bounds.max_staleness.map(|(staleness, _)| now.back(staleness)),
+        after: None,
+        level,
+    };
+    let plan = plan(&slot, &options, view, &Traffic::default(), now);
     let info = &located.table;
     let host = |index| numbers(&slot, view, index, now);
     let candidates: Vec<Value> = plan
@@ -92,9 +105,8 @@ fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView
         "partitions": info.partitions,
         "query": info.query_id,
         "store": info.store,
-        "level": options.level.as_str(),
-        "maxOffsetLag": options.max_offset_lag,
-        "maxStalenessMs": options.complete_until.map(|until| millis(now.since(until))),
+        "level": level.as_str(),
+        "bounds": bounds_json(&bounds),
         "candidates": candidates,
         "rejected": rejected,
         "thenNative": plan.native,
@@ -105,6 +117,14 @@ fn explain(class: &str, located: &Located, options: &Options, view: &ClusterView
 fn with_reason(mut host: Map<String, Value>, reason: &str) -> Value {
     host.insert("reason".to_owned(), reason.into());
     Value::Object(host)
+}
+
+/// Bounds, each with the place that set it; `null` where there is none.
+pub(super) fn bounds_json(bounds: &InForce) -> Value {
+    json!({
+        "maxOffsetLag": bounds.max_offset_lag.map(|(lag, place)| json!({"records": lag, "from": place})),
+        "maxStaleness": bounds.max_staleness.map(|(span, place)| json!({"ms": millis(span), "from": place})),
+    })
 }
 
 /// A replica's numbers as they stand in the view.

@@ -8,6 +8,7 @@ mod status;
 mod tables;
 
 use crate::clock::Clock;
+use crate::config::Freshness;
 use crate::http::{Body, ConnectionInfo, Handler, ReadBody, read_up_to};
 use crate::telemetry::Metrics;
 use crate::view::{Ask, Heartbeat, HostState, MESSAGE_VERSION, PeerLag, Published};
@@ -31,6 +32,8 @@ pub struct Admin {
     published: Arc<Published>,
     asks: mpsc::Sender<Ask>,
     metrics: Arc<Metrics>,
+    /// The bounds of requests that set none.
+    freshness: Freshness,
     /// This sidecar's incarnation, told to peers.
     incarnation: String,
     stopping: AtomicBool,
@@ -43,9 +46,10 @@ impl Admin {
         published: Arc<Published>,
         asks: mpsc::Sender<Ask>,
         metrics: Arc<Metrics>,
+        freshness: Freshness,
         incarnation: String,
     ) -> Self {
-        Admin { clock, published, asks, metrics, incarnation, stopping: AtomicBool::new(false) }
+        Admin { clock, published, asks, metrics, freshness, incarnation, stopping: AtomicBool::new(false) }
     }
 
     /// From now on `/readyz` says no: the process is shutting down.
@@ -65,7 +69,9 @@ impl Admin {
             (Method::GET, "/clusterStatus") => {
                 json(StatusCode::OK, &status::cluster_status(&self.published.load(), self.clock.now()))
             }
-            (Method::GET, "/tables") => json(StatusCode::OK, &tables::tables(&self.published.load(), self.clock.now())),
+            (Method::GET, "/tables") => {
+                json(StatusCode::OK, &tables::tables(&self.published.load(), &self.freshness, self.clock.now()))
+            }
             (Method::POST, "/heartbeat") => self.heartbeat(body).await,
             (Method::POST, "/explain") if local => self.explain(body).await,
             (Method::POST, "/explain") => refuse(StatusCode::FORBIDDEN, "statements are explained to loopback only"),
@@ -158,7 +164,9 @@ impl Admin {
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the statement is larger than 64 KiB");
         };
         match explain::Question::read(&bytes) {
-            Ok(question) => json(StatusCode::OK, &question.answer(&self.published.load(), self.clock.now())),
+            Ok(question) => {
+                json(StatusCode::OK, &question.answer(&self.published.load(), &self.freshness, self.clock.now()))
+            }
             Err(problem) => refuse(StatusCode::BAD_REQUEST, problem),
         }
     }

@@ -1,18 +1,21 @@
 //! `GET /tables`: every routable table with the replicas of its partitions, and every other one with the reason.
 
-use super::explain::replica_numbers;
+use super::explain::{bounds_json, replica_numbers};
+use crate::config::Freshness;
 use crate::partition::Partition;
 use crate::view::{ClusterView, Moment, TableInfo};
 use serde_json::{Map, Value, json};
 
 /// The tables as JSON.
-pub(super) fn tables(view: &ClusterView, now: Moment) -> Value {
+pub(super) fn tables(view: &ClusterView, config: &Freshness, now: Moment) -> Value {
     let routed: Map<String, Value> =
-        view.tables.iter().map(|(name, table)| (name.clone(), one(table, view, now))).collect();
+        view.tables.iter().map(|(name, table)| (name.clone(), one(table, view, config, now))).collect();
     json!({"tables": routed, "passedThrough": view.passed_through})
 }
 
-fn one(info: &TableInfo, view: &ClusterView, now: Moment) -> Value {
+fn one(info: &TableInfo, view: &ClusterView, config: &Freshness, now: Moment) -> Value {
+    let bounds = config.in_force(&info.name, info.max_offset_lag);
+    let bound = bounds.max_offset_lag.map(|(lag, _)| lag);
     let columns: Vec<&str> = info.key.columns.iter().map(|column| column.name.as_str()).collect();
     json!({
         "query": info.query_id,
@@ -20,13 +23,13 @@ fn one(info: &TableInfo, view: &ClusterView, now: Moment) -> Value {
         "sourceTopics": info.source_topics,
         "key": columns,
         "windowed": info.windowed,
-        "maxOffsetLag": info.max_offset_lag,
-        "partitions": (0..info.partitions.get()).map(|p| partition(info, p, view, now)).collect::<Vec<_>>(),
+        "bounds": bounds_json(&bounds),
+        "partitions": (0..info.partitions.get()).map(|p| partition(info, p, bound, view, now)).collect::<Vec<_>>(),
     })
 }
 
 /// A partition: its replicas, how soon those that are behind will have caught up, and whether losing a host would hurt.
-fn partition(info: &TableInfo, partition: Partition, view: &ClusterView, now: Moment) -> Value {
+fn partition(info: &TableInfo, partition: Partition, bound: Option<u64>, view: &ClusterView, now: Moment) -> Value {
     let slot = view.slot_with_history(info, partition);
     let replicas = slot.replicas.iter().filter_map(|replica| {
         let mut numbers = replica_numbers(replica, slot.end, now);
@@ -39,5 +42,5 @@ fn partition(info: &TableInfo, partition: Partition, view: &ClusterView, now: Mo
         Some(Value::Object(numbers))
     });
     let replicas: Vec<Value> = replicas.collect();
-    json!({"replicas": replicas, "failoverReady": view.servable(&slot, info.max_offset_lag) > 1})
+    json!({"replicas": replicas, "failoverReady": view.servable(&slot, bound) > 1})
 }

@@ -77,12 +77,39 @@ pub struct TableBounds {
 }
 
 impl Freshness {
+    /// The bounds of a table that was made with the offset bound `made_with`: what is said of the table, then what it was
+    /// made with, then what is said of all.
+    pub fn in_force(&self, table: &str, made_with: Option<u64>) -> InForce {
+        let own = self.of_table(table);
+        let of_all = self.max_offset_lag.get().map(|lag| (lag, "freshness.max_offset_lag"));
+        let staleness = |bound: Bound<Span>, place| bound.get().map(|Span(span)| (span, place));
+        InForce {
+            max_offset_lag: match own.max_offset_lag {
+                Some(bound) => bound.get().map(|lag| (lag, "freshness.tables")),
+                None => made_with.map(|lag| (lag, "ACCEPTABLE_OFFSET_LAG")).or(of_all),
+            },
+            max_staleness: match own.max_staleness {
+                Some(bound) => staleness(bound, "freshness.tables"),
+                None => staleness(self.max_staleness, "freshness.max_staleness"),
+            },
+        }
+    }
+
     /// The bounds of a table, by the metastore's spelling: those of its name, else of the longest pattern that fits.
     pub fn of_table(&self, table: &str) -> TableBounds {
         let fitting = self.tables.iter().filter(|(pattern, _)| fits(pattern, table));
         let nearest = fitting.max_by_key(|(pattern, _)| (*pattern == table, pattern.len()));
         nearest.map(|(_, bounds)| *bounds).unwrap_or_default()
     }
+}
+
+/// The bounds of a table's reads where the request says nothing, each with the place that set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// As [`Freshness::max_offset_lag`].
+    pub max_offset_lag: Option<(u64, &'static str)>,
+    /// As [`Freshness::max_staleness`].
+    pub max_staleness: Option<(Duration, &'static str)>,
 }
 
 /// Whether a name fits a pattern, in which `*` stands for any text.

@@ -2,6 +2,7 @@
 
 use super::wall::WallClock;
 use crate::clock::Clock;
+use crate::config::Freshness;
 use crate::telemetry::{HostMetrics, Metrics, OnChange, SlotMetrics};
 use crate::view::{
     Catalogue, ClockExchange, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment,
@@ -69,6 +70,8 @@ pub(super) struct Keeper {
     evidence: Evidence,
     published: Arc<Published>,
     metrics: Arc<Metrics>,
+    /// The bounds of requests that set none.
+    freshness: Freshness,
     named: watch::Sender<Named>,
     hosts: BTreeMap<HostName, HostMetrics>,
     slots: BTreeMap<String, Vec<SlotMetrics>>,
@@ -87,6 +90,7 @@ impl Keeper {
         clock: Clock,
         published: Arc<Published>,
         metrics: Arc<Metrics>,
+        freshness: Freshness,
         named: watch::Sender<Named>,
     ) -> Self {
         Keeper {
@@ -94,6 +98,7 @@ impl Keeper {
             evidence: Evidence::new(settings),
             published,
             metrics,
+            freshness,
             named,
             hosts: BTreeMap::new(),
             slots: BTreeMap::new(),
@@ -252,7 +257,10 @@ impl Keeper {
                 let standbys = slot.replicas.iter().filter(|replica| replica.role == Role::Standby);
                 let hottest = standbys.filter_map(|standby| standby.lag(slot.end)).min();
                 measured.standby_lag.set(hottest.map_or(f64::NAN, gauged));
-                let ready = view.servable(&slot, table.max_offset_lag) > 1;
+                let ready = view.servable(
+                    &slot,
+                    self.freshness.in_force(&table.name, table.max_offset_lag).max_offset_lag.map(|(lag, _)| lag),
+                ) > 1;
                 measured.failover_ready.set(f64::from(u8::from(ready)));
             }
         }

@@ -88,7 +88,14 @@ impl<F: Fetch> Control<F> {
         let (members, mut known) = watch::channel(Members::default());
         let refresh = Arc::new(Notify::new());
         let (fetch, published) = (&self.fetch, &self.published);
-        let keeper = Keeper::new(self.settings(), self.clock, Arc::clone(published), Arc::clone(&self.metrics), naming);
+        let keeper = Keeper::new(
+            self.settings(),
+            self.clock,
+            Arc::clone(published),
+            Arc::clone(&self.metrics),
+            self.config.freshness.clone(),
+            naming,
+        );
         let membership = Membership::new(
             Arc::clone(&self.config),
             Arc::clone(fetch),

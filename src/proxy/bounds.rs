@@ -1,7 +1,7 @@
 //! What a lookup's bounds on freshness mean for its plan: waiting for a replica that keeps them, refusing, and the token.
 
 use super::Proxy;
-use super::demand::{AFTER, Demand};
+use super::demand::{self, Demand, Token};
 use super::lookup::Lookup;
 use super::race::Step;
 use super::reply::Freshness;
@@ -34,13 +34,13 @@ impl Proxy {
             retry_after: Duration::from_secs(1),
         })?;
         let now = self.clock.now();
-        let session = match token.as_str() {
+        let session = match token.text.as_str() {
             WRITTEN => {
                 let mut session = Session::default();
                 session.wrote(table, now);
                 session
             }
-            token => Session::decode(token, &key, &view.clocks, now).map_err(refuse_token)?,
+            text => Session::decode(text, &key, &view.clocks, now).map_err(|bad| refuse_token(token, bad))?,
         };
         Ok(Bounds { demand, session })
     }
@@ -64,19 +64,28 @@ impl Proxy {
             return Ok((view.slot(table, partition), Options { max_offset_lag, level, ..Options::default() }));
         }
         let slot = view.slot_with_history(table, partition);
-        if let Some(staleness) = demand.max_staleness {
-            self.above_floor(staleness, &slot, view)?;
+        if let Some((staleness, place)) = demand.max_staleness {
+            self.above_floor(staleness, place, &slot, view)?;
         }
-        let after = session.after(table, partition, slot.epoch, view).map_err(refuse_token)?;
+        let after = session.after(table, partition, slot.epoch, view);
+        let after = after.map_err(|bad| {
+            demand.token.as_ref().map_or(ProxyError::BadDemand(bad.to_string()), |token| refuse_token(token, bad))
+        })?;
         if session.awaits_processing(table, partition, view) {
             self.ask(Ask::Process(table.name.clone()));
         }
-        let complete_until = demand.max_staleness.map(|staleness| now.back(staleness));
+        let complete_until = demand.max_staleness.map(|(staleness, _)| now.back(staleness));
         Ok((slot, Options { max_offset_lag, complete_until, after, level }))
     }
 
     /// A bound in time can only be kept if it is longer than reports take to arrive.
-    fn above_floor(&self, staleness: Duration, slot: &SlotView, view: &ClusterView) -> Result<(), ProxyError> {
+    fn above_floor(
+        &self,
+        staleness: Duration,
+        place: &str,
+        slot: &SlotView,
+        view: &ClusterView,
+    ) -> Result<(), ProxyError> {
         let intervals = slot.replicas.iter().filter_map(|replica| view.report_interval(replica.host));
         let Some(interval) = intervals.max() else { return Ok(()) };
         let poll = self.settings.lag_poll_interval;
@@ -85,7 +94,7 @@ impl Proxy {
             return Ok(());
         }
         Err(ProxyError::BadDemand(format!(
-            "a staleness of {staleness:?} cannot be kept: the floor is {floor:?}, as servers report every {interval:?} \
+            "{place}: a staleness of {staleness:?} cannot be kept: the floor is {floor:?}, as servers report every {interval:?} \
              (ksql.lag.reporting.send.interval.ms) and reports are polled every {poll:?} (lag.poll_interval)"
         )))
     }
@@ -137,6 +146,7 @@ impl Proxy {
                 let age = age.map_or("unknown".to_owned(), |age| format!("{} ms", age.as_millis()));
                 Some(format!("{name} ({}): {}, lag {lag}, age {age}", role.as_str(), rejected.reason.as_str()))
             })
+            .chain(self.without_replica(plan, view))
             .collect();
         Err(ProxyError::BoundUnmet {
             message: format!(
@@ -148,6 +158,13 @@ impl Proxy {
             ),
             retry_after: self.retry_after(plan, lookup, view),
         })
+    }
+
+    /// The servers that are not known to hold the partition.
+    fn without_replica(&self, plan: &Plan, view: &ClusterView) -> impl Iterator<Item = String> {
+        let known = |index: usize| plan.rejected.iter().any(|rejected| usize::from(rejected.candidate.host) == index);
+        let others = view.hosts.iter().enumerate().filter(move |(index, _)| !known(*index));
+        others.map(|(_, host)| format!("{}: no replica, {}", host.name, host.state.as_str()))
     }
 
     /// How long the first of the hosts that are behind will take, at the rate at which it caught up last.
@@ -166,7 +183,7 @@ impl Proxy {
 
     /// Whether a candidate still keeps the request's bound in time when its turn comes.
     pub(super) fn still_fresh(&self, lookup: &Lookup<'_, '_>, step: &Step) -> bool {
-        let (Some(staleness), Some(candidate)) = (lookup.bounds.demand.max_staleness, step.candidate) else {
+        let (Some((staleness, _)), Some(candidate)) = (lookup.bounds.demand.max_staleness, step.candidate) else {
             return true;
         };
         let degraded = candidate.preference == crate::route::Preference::Degraded;
@@ -174,7 +191,9 @@ impl Proxy {
     }
 
     /// The token of a write that was acknowledged: of each table that reads what was written, where that is known.
-    pub(super) fn written(&self, statements: &str, head: &Head) -> Freshness {
+    ///
+    /// `asked` is the token that stood in the request's body.
+    pub(super) fn written(&self, statements: &str, head: &Head, asked: Option<String>) -> Freshness {
         let view = self.published.load();
         let tokens = self.settings.freshness.tokens;
         let streams = inserted_into(statements);
@@ -182,8 +201,8 @@ impl Proxy {
         let key = (tokens != Tokens::Off && !topics.is_empty()).then(|| self.token_key(&view)).flatten();
         let token = key.and_then(|key| {
             let now = self.clock.now();
-            let given = head.headers.get(AFTER.header).and_then(|token| token.to_str().ok());
-            let given = given.and_then(|token| Session::decode(token, &key, &view.clocks, now).ok());
+            let given = demand::token(&head.headers, asked, tokens == Tokens::Cookie);
+            let given = given.and_then(|token| Session::decode(&token, &key, &view.clocks, now).ok());
             let mut session = given.unwrap_or_default();
             let mut reads =
                 view.tables.values().filter(|table| topics.iter().any(|topic| table.reads(topic))).peekable();
@@ -223,7 +242,7 @@ impl Demand {
     fn describe(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.max_offset_lag.map(|lag| format!("within {lag} records")));
-        parts.extend(self.max_staleness.map(|span| format!("complete up to {span:?} ago")));
+        parts.extend(self.max_staleness.map(|(span, _)| format!("complete up to {span:?} ago")));
         parts.extend(self.token.as_ref().map(|_| "as new as what the token has seen".to_owned()));
         if self.level == crate::config::Level::Active {
             parts.push("the active beyond doubt".to_owned());
@@ -232,6 +251,6 @@ impl Demand {
     }
 }
 
-fn refuse_token(bad: BadToken) -> ProxyError {
-    ProxyError::BadDemand(format!("the token {bad}"))
+fn refuse_token(token: &Token, bad: BadToken) -> ProxyError {
+    ProxyError::BadToken { message: format!("{}: the token {bad}", token.place), cookie: token.is_cookie() }
 }

@@ -1,7 +1,7 @@
 //! What a request says about freshness: by headers, or by members of its JSON.
 
-use super::envelope::Envelope;
-use crate::config::{Freshness, Level, Span};
+use super::envelope::{Envelope, MAX_LAG};
+use crate::config::{Freshness, Level};
 use crate::view::TableInfo;
 use http::HeaderMap;
 use http::header::COOKIE;
@@ -46,105 +46,158 @@ pub const FIELDS: [Field; 5] = [OFFSET_LAG, TIME_LAG, LEVEL, WAIT, AFTER];
 pub(super) struct Demand {
     /// Most records that the answering replica may lack.
     pub max_offset_lag: Option<u64>,
-    /// The answer must hold everything logged up to so long ago.
-    pub max_staleness: Option<Duration>,
+    /// The answer must hold everything logged up to so long ago, as this place says.
+    pub max_staleness: Option<(Duration, &'static str)>,
     /// Which replicas may answer.
     pub level: Level,
     /// How long to wait for a replica that keeps all this.
     pub wait: Duration,
     /// What the session has read before.
-    pub token: Option<String>,
+    pub token: Option<Token>,
 }
 
-/// A value that is none.
+/// A session's token, and the place that it stood in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub text: String,
+    pub place: &'static str,
+}
+
+impl Token {
+    /// Whether the client keeps it without being told to, and sends it with everything.
+    pub fn is_cookie(&self) -> bool {
+        self.place == TOKEN_COOKIE
+    }
+}
+
+/// What a request says that cannot be understood or kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {value:?} is not {takes}")]
-pub(super) struct BadDemand {
-    place: &'static str,
-    value: String,
-    takes: &'static str,
+pub(super) enum BadDemand {
+    /// A value that is none.
+    #[error("{place}: {value:?} is not {takes}")]
+    Value { place: &'static str, value: String, takes: &'static str },
+    /// A header that contradicts itself.
+    #[error("{place}: is given twice, with different values")]
+    Twice { place: &'static str },
+    /// A bound on what the servers route: they would not keep it.
+    #[error(
+        "{place}: cannot be kept, as this is {what}, which a server routes; bounds on freshness are kept for single keys \
+         of materialised tables"
+    )]
+    NotKept { place: &'static str, what: &'static str },
 }
 
 /// What a request itself said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     max_offset_lag: Option<u64>,
-    max_staleness: Option<Duration>,
+    max_staleness: Option<(Duration, &'static str)>,
     level: Option<Level>,
     wait: Option<Duration>,
-    token: Option<String>,
+    token: Option<Token>,
+    /// The place of a bound by one of the sidecar's own names.
+    bound_at: Option<&'static str>,
 }
 
 impl Said {
-    /// Reads a request's headers and members.
-    pub fn read(headers: &HeaderMap, envelope: &Envelope) -> Result<Self, BadDemand> {
+    /// Reads a request's headers, and its members where the body was understood.
+    pub fn read(headers: &HeaderMap, envelope: Option<&Envelope>, cookies: bool) -> Result<Self, BadDemand> {
+        let lag = read(headers, envelope, OFFSET_LAG, offset_lag)?;
+        let max_staleness = read(headers, envelope, TIME_LAG, duration)?;
+        let level = read(headers, envelope, LEVEL, |text| text.parse().ok())?;
+        let token = read(headers, envelope, AFTER, |text| Some(text.to_owned()))?.filter(|(text, _)| !text.is_empty());
+        let bounds = [
+            lag.map(|(_, place)| place),
+            max_staleness.map(|(_, place)| place),
+            level.filter(|(level, _)| *level == Level::Active).map(|(_, place)| place),
+            token.as_ref().map(|(_, place)| *place),
+        ];
+        let token = token.map(|(text, place)| Token { text, place });
         Ok(Said {
-            max_offset_lag: read(headers, envelope, OFFSET_LAG, offset_lag)?.or(envelope.max_offset_lag()),
-            max_staleness: read(headers, envelope, TIME_LAG, duration)?,
-            level: read(headers, envelope, LEVEL, |text| text.parse().ok())?,
-            wait: read(headers, envelope, WAIT, duration)?,
-            token: read(headers, envelope, AFTER, |text| Some(text.to_owned()))?.or_else(|| cookie(headers)),
+            max_offset_lag: lag.map(|(lag, _)| lag).or_else(|| envelope?.max_offset_lag()),
+            max_staleness,
+            level: level.map(|(level, _)| level),
+            wait: read(headers, envelope, WAIT, duration)?.map(|(wait, _)| wait),
+            token: token.or_else(|| cookies.then(|| cookie(headers)).flatten()),
+            bound_at: bounds.into_iter().flatten().next(),
         })
     }
 
-    /// Whether it asks for what only a routed lookup keeps; the server's own bound on `/query` is the server's to keep.
-    pub fn is_bound(&self, envelope: &Envelope) -> bool {
-        let own_lag = self.max_offset_lag.is_some() && !envelope.server_keeps_bound();
-        let token = self.token.as_deref().is_some_and(|token| !token.is_empty());
-        own_lag || self.max_staleness.is_some() || token || self.level == Some(Level::Active)
+    /// Refuses a bound on what a server routes. The server's own bound is the server's to keep, where it keeps it; a
+    /// cookie comes with every request, and holds the reads for which it can.
+    pub fn none_for(&self, what: &'static str) -> Result<(), BadDemand> {
+        self.bound_at.map_or(Ok(()), |place| Err(BadDemand::NotKept { place, what }))
+    }
+
+    /// As [`none_for`](Self::none_for), of a pull query; on `/query-stream` no server keeps its own bound.
+    pub fn none_for_pull(&self, envelope: &Envelope, what: &'static str) -> Result<(), BadDemand> {
+        self.none_for(what)?;
+        match self.max_offset_lag {
+            Some(_) if !envelope.server_keeps_bound() => Err(BadDemand::NotKept { place: MAX_LAG, what }),
+            _ => Ok(()),
+        }
     }
 
     /// Fills in what the configuration says of the table, then what the table was made with, then what is said of all.
     pub fn or(self, table: &TableInfo, config: &Freshness) -> Demand {
-        let bounds = config.of_table(&table.name);
-        let lag = || match bounds.max_offset_lag {
-            Some(bound) => bound.get(),
-            None => table.max_offset_lag.or(config.max_offset_lag.get()),
-        };
-        let staleness = || bounds.max_staleness.unwrap_or(config.max_staleness).get().map(|Span(span)| span);
+        let bounds = config.in_force(&table.name, table.max_offset_lag);
         Demand {
-            max_offset_lag: self.max_offset_lag.or_else(lag),
-            max_staleness: self.max_staleness.or_else(staleness),
+            max_offset_lag: self.max_offset_lag.or(bounds.max_offset_lag.map(|(lag, _)| lag)),
+            max_staleness: self.max_staleness.or(bounds.max_staleness),
             level: self.level.unwrap_or(config.level),
             wait: self.wait.unwrap_or(config.wait).min(config.max_wait),
-            token: self.token.filter(|token| !token.is_empty()),
+            token: self.token,
         }
     }
 }
 
-/// A field's value: of the header, else of the JSON.
+/// A field's value and place: of the header, else of the JSON.
 fn read<T>(
     headers: &HeaderMap,
-    envelope: &Envelope,
+    envelope: Option<&Envelope>,
     field: Field,
     parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, BadDemand> {
-    let (place, text) = match headers.get(field.header) {
-        Some(value) => (field.header, String::from_utf8_lossy(value.as_bytes()).into_owned()),
-        None => match envelope.asked(field.member) {
-            Some(text) => (field.member, text.to_owned()),
+) -> Result<Option<(T, &'static str)>, BadDemand> {
+    let mut given = headers.get_all(field.header).iter();
+    let (place, text) = match given.next() {
+        Some(value) if given.any(|other| other != value) => return Err(BadDemand::Twice { place: field.header }),
+        Some(value) => (field.header, String::from_utf8_lossy(value.as_bytes())),
+        None => match envelope.and_then(|envelope| envelope.asked(field.member)) {
+            Some(text) => (field.member, text.into()),
             None => return Ok(None),
         },
     };
     match parse(text.trim()) {
-        Some(value) => Ok(Some(value)),
-        None => Err(BadDemand { place, value: text, takes: field.takes }),
+        Some(value) => Ok(Some((value, place))),
+        None => Err(BadDemand::Value { place, value: text.into_owned(), takes: field.takes }),
     }
 }
 
+/// The token of a request that writes: of its header, its members or its cookie.
+pub(super) fn token(headers: &HeaderMap, asked: Option<String>, cookies: bool) -> Option<String> {
+    let header = headers.get(AFTER.header).and_then(|token| token.to_str().ok()).map(str::to_owned);
+    header.or(asked).or_else(|| cookies.then(|| cookie(headers)).flatten().map(|token| token.text))
+}
+
 fn offset_lag(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|lag| i64::try_from(*lag).is_ok())
+    digits(text).filter(|lag| i64::try_from(*lag).is_ok())
+}
+
+/// A number without a sign.
+fn digits(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| !text.starts_with('+'))
 }
 
 fn duration(text: &str) -> Option<Duration> {
-    text.parse().map(Duration::from_millis).ok().or_else(|| humantime::parse_duration(text).ok())
+    digits(text).map(Duration::from_millis).or_else(|| humantime::parse_duration(text).ok())
 }
 
 /// The session's cookie.
-fn cookie(headers: &HeaderMap) -> Option<String> {
+fn cookie(headers: &HeaderMap) -> Option<Token> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == TOKEN_COOKIE).map(|(_, token)| token.to_owned())
+    let (_, text) = pairs.find(|(name, text)| *name == TOKEN_COOKIE && !text.is_empty())?;
+    Some(Token { text: text.to_owned(), place: TOKEN_COOKIE })
 }
 
 #[cfg(test)]
@@ -159,7 +212,7 @@ mod tests {
         let headers = headers
             .iter()
             .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_str(value).expect("a value")));
-        Said::read(&headers.collect(), &envelope)
+        Said::read(&headers.collect(), Some(&envelope), true)
     }
 
     #[test]
@@ -171,13 +224,15 @@ mod tests {
         ] {
             assert_eq!(
                 said(&[], members).map(|said| said.max_staleness),
-                Ok(Some(Duration::from_secs(2))),
+                Ok(Some((Duration::from_secs(2), "acceptable.time.lag"))),
                 "{members}"
             );
             let header = said(&[("x-ksqldb-sidecar-max-staleness", "500ms")], members);
-            assert_eq!(header.map(|said| said.max_staleness), Ok(Some(Duration::from_millis(500))), "{members}");
+            let expected = Some((Duration::from_millis(500), "x-ksqldb-sidecar-max-staleness"));
+            assert_eq!(header.map(|said| said.max_staleness), Ok(expected), "{members}");
         }
-        assert_eq!(said(&[("cookie", "a=b; ksqldb-sidecar-token=xyz")], "").map(|s| s.token), Ok(Some("xyz".into())));
+        let token = said(&[("cookie", "a=b; ksqldb-sidecar-token=xyz")], "").map(|said| said.token);
+        assert_eq!(token, Ok(Some(Token { text: "xyz".into(), place: TOKEN_COOKIE })));
         assert_eq!(said(&[], r#","read.level":"any""#).map(|said| said.level), Ok(Some(Level::Any)));
     }
 
@@ -185,6 +240,7 @@ mod tests {
     fn nonsense_is_refused_with_its_place_and_what_it_should_be() {
         for (header, member, value) in [
             ("x-ksqldb-sidecar-max-offset-lag", "acceptable.offset.lag", "-1"),
+            ("x-ksqldb-sidecar-max-offset-lag", "acceptable.offset.lag", "+1"),
             ("x-ksqldb-sidecar-max-staleness", "acceptable.time.lag", "soon"),
             ("x-ksqldb-sidecar-level", "read.level", "best"),
             ("x-ksqldb-sidecar-wait", "wait.for.freshness", "1.5"),
@@ -194,5 +250,29 @@ mod tests {
             let error = said(&[], &format!(",\"{member}\":\"{value}\"")).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{member}: \"{value}\" is not ")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_bound_on_what_servers_route_is_refused_by_its_name_and_a_cookie_is_none() {
+        let refused = |headers: &[(&'static str, &str)], members: &str| {
+            let said = said(headers, members).expect("good values");
+            said.none_for("a push query").map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(&[("cookie", "ksqldb-sidecar-token=xyz")], r#","read.level":"any""#), Ok(()));
+        for (headers, members, place) in [
+            (&[("x-ksqldb-sidecar-level", "active")][..], "", "x-ksqldb-sidecar-level"),
+            (&[], r#","read.after":"written""#, "read.after"),
+            (&[], r#","acceptable.offset.lag":0"#, "acceptable.offset.lag"),
+        ] {
+            let error = refused(headers, members).unwrap_err();
+            assert!(error.starts_with(&format!("{place}: ")) && error.contains("a push query"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_contradicts_itself_is_refused() {
+        let twice = |a, b| said(&[("x-ksqldb-sidecar-wait", a), ("x-ksqldb-sidecar-wait", b)], "");
+        assert!(twice("1s", "1s").is_ok());
+        assert!(twice("1s", "2s").unwrap_err().to_string().starts_with("x-ksqldb-sidecar-wait: is given twice"));
     }
 }

@@ -42,7 +42,7 @@ impl Endpoint {
 }
 
 /// The server's own name for a bound on offset lag.
-const MAX_LAG: &str = "ksql.query.pull.max.allowed.offset.lag";
+pub(super) const MAX_LAG: &str = "ksql.query.pull.max.allowed.offset.lag";
 
 /// Properties with this prefix steer the server's routing; a client that sets one routes for itself.
 const ROUTING_PREFIX: &str = "request.ksql.";
@@ -71,7 +71,7 @@ impl Envelope {
     /// Not understood are: no JSON object, no statement, a member that matters given twice, properties of another shape.
     pub fn read(endpoint: Endpoint, body: Bytes) -> Option<Self> {
         let document: Object<'_> = serde_json::from_slice(&body).ok()?;
-        if let Some((body, asked)) = mentions_own(&body).then(|| take_own(endpoint, &document)).flatten() {
+        if let Some((body, asked)) = mentions_own(&body).then(|| take_own(&document)).flatten() {
             return Some(Envelope { asked, ..Self::read(endpoint, body)? });
         }
         let sql: Text<'_> = serde_json::from_str(only(&document, endpoint.statement_member())??.get()).ok()?;
@@ -160,14 +160,22 @@ impl Envelope {
     }
 }
 
-/// Whether a body may have members of the sidecar's own: a look that costs less than reading its objects.
+/// Whether a body may have members of the sidecar's own: a look that costs less than reading its objects. An escaped name
+/// may be any.
 fn mentions_own(body: &[u8]) -> bool {
-    FIELDS.iter().any(|field| memchr::memmem::find(body, field.member.as_bytes()).is_some())
+    let mentions = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
+    FIELDS.iter().any(|field| mentions(field.member)) || mentions("\\u")
+}
+
+/// A body without the sidecar's own members, and those with their values; `None` if it has none.
+pub(super) fn without_own(body: &Bytes) -> Option<(Bytes, Vec<(&'static str, String)>)> {
+    let document: Object<'_> = mentions_own(body).then(|| serde_json::from_slice(body).ok()).flatten()?;
+    take_own(&document)
 }
 
 /// The body without the sidecar's own members, and those with their values; `None` if there are none. Of a member that
 /// stands in several places the outermost counts, then that of `requestProperties`.
-fn take_own(endpoint: Endpoint, document: &Object<'_>) -> Option<(Bytes, Vec<(&'static str, String)>)> {
+fn take_own(document: &Object<'_>) -> Option<(Bytes, Vec<(&'static str, String)>)> {
     let own = |name: &str| FIELDS.iter().map(|field| field.member).find(|member| *member == name);
     let mut asked = Vec::new();
     let mut keep = |object: &Object<'_>| -> Option<Vec<(String, String)>> {
@@ -182,7 +190,7 @@ fn take_own(endpoint: Endpoint, document: &Object<'_>) -> Option<(Bytes, Vec<(&'
         (asked.len() > before).then_some(kept)
     };
     let mut members = keep(document);
-    for properties in ["requestProperties", endpoint.properties_member()] {
+    for properties in ["requestProperties", "streamsProperties", "properties"] {
         let Some(inner) = only(document, properties).flatten().and_then(|raw| object(Some(raw)).flatten()) else {
             continue;
         };

@@ -1,6 +1,7 @@
 //! One request from its arrival to its answer.
 
-use super::demand::Said;
+use super::demand::{BadDemand, Said};
+use super::envelope::Envelope;
 use super::forward::Outgoing;
 use super::lookup::Lookup;
 use super::record::Record;
@@ -8,13 +9,14 @@ use super::reply::{self, Served};
 use super::request::{Head, Inbound, QueryRequest};
 use super::trail::Trail;
 use super::{Endpoint, Proxy};
+use crate::config::Tokens;
 use crate::error::ProxyError;
 use crate::http::{Body, ConnectionInfo, Handler, Pool, tunnel};
 use crate::route::{PassReason, locate};
 use crate::sql::{Class, classify};
 use crate::view::Ask;
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use std::sync::{Arc, PoisonError};
 
 impl Handler for Proxy {
@@ -49,6 +51,7 @@ impl Proxy {
         record: &mut Record,
     ) -> Result<(Response<Body>, Served), ProxyError> {
         if tunnel::is_asked_by(&request) {
+            self.said(request.headers(), None)?.none_for("a websocket").map_err(refuse)?;
             return Box::pin(self.websocket(request, connection)).await;
         }
         if self.is_internal(&request) {
@@ -61,11 +64,27 @@ impl Proxy {
             Inbound::Held(head, body) if head.path() == "/ksql" => Box::pin(self.statements(&head, body)).await,
             Inbound::Held(head, body) => {
                 let pool = pool_of(&head);
+                self.unread(&head)?;
                 Box::pin(self.forward(&head, Outgoing::Held(body), pool)).await
             }
             Inbound::Streaming(head, body) => {
+                self.unread(&head)?;
                 Box::pin(self.forward(&head, Outgoing::Streaming(body), Pool::Stream)).await
             }
+        }
+    }
+
+    /// What a request says about freshness.
+    fn said(&self, headers: &HeaderMap, envelope: Option<&Envelope>) -> Result<Said, ProxyError> {
+        Said::read(headers, envelope, self.settings.freshness.tokens == Tokens::Cookie).map_err(refuse)
+    }
+
+    /// Refuses bounds on a query whose body was not looked into.
+    fn unread(&self, head: &Head) -> Result<(), ProxyError> {
+        const WHAT: &str = "a query whose body is not understood, or is larger than listen.max_inspected_body,";
+        match Endpoint::of(head.path()) {
+            Some(_) => self.said(&head.headers, None)?.none_for(WHAT).map_err(refuse),
+            None => Ok(()),
         }
     }
 
@@ -88,30 +107,34 @@ impl Proxy {
     ) -> Result<(Response<Body>, Served), ProxyError> {
         let statement = classify(request.envelope.sql());
         record.classify(statement.class.as_str());
+        let said = self.said(&request.head.headers, Some(&request.envelope))?;
         match statement.class {
             Class::Push => {
+                said.none_for("a push query").map_err(refuse)?;
                 return Box::pin(self.push(&request.head, request.envelope.body().clone(), connection)).await;
             }
-            Class::Other | Class::Unsure => return self.untouched(&request, Pool::Stream).await,
+            Class::Other | Class::Unsure => {
+                said.none_for("a statement that is not certainly a pull query").map_err(refuse)?;
+                return self.untouched(&request, Pool::Stream).await;
+            }
             Class::Lookup | Class::LookupMany | Class::LookupMultiColumn | Class::Pull => {}
         }
         if request.envelope.client_pinned() {
+            said.none_for(PassReason::ClientPinned.describe()).map_err(refuse)?;
             self.metrics.passed_through.with([PassReason::ClientPinned.as_str()]).inc();
             return self.untouched(&request, Pool::Pull).await;
         }
         let view = self.published.load();
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
         let mut trail = Trail::new(view.hosts.len(), Arc::clone(&self.metrics));
-        let said = Said::read(&request.head.headers, &request.envelope);
-        let said = said.map_err(|error| ProxyError::BadDemand(error.to_string()))?;
         let answered = match locate(&statement, &view) {
             Ok(located) => {
                 record.locate(&located.table.name, located.partition);
                 let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
                 Box::pin(self.lookup(lookup, &mut trail)).await
             }
-            Err(reason) if said.is_bound(&request.envelope) => return Err(cannot_be_kept(reason)),
             Err(reason) => {
+                said.none_for_pull(&request.envelope, reason.describe()).map_err(refuse)?;
                 self.metrics.passed_through.with([reason.as_str()]).inc();
                 if matches!(reason, PassReason::UnknownTable) {
                     self.ask(Ask::RefreshCatalogue);
@@ -129,13 +152,8 @@ impl Proxy {
     }
 }
 
-/// A bound on a statement that the servers route: they would not keep it.
-fn cannot_be_kept(reason: PassReason) -> ProxyError {
-    ProxyError::BadDemand(format!(
-        "this statement is routed by the servers ({}), which keep no bound on freshness; ask for single keys of a \
-         materialised table, or leave the bound out",
-        reason.as_str()
-    ))
+fn refuse(bad: BadDemand) -> ProxyError {
+    ProxyError::BadDemand(bad.to_string())
 }
 
 /// What was not understood on a query endpoint may be a push query.

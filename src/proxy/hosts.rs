@@ -6,7 +6,7 @@ use crate::view::{ClusterView, HostName, HostView, Moment};
 use dashmap::DashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server that said it is closing, or whose attempts are overdue, is asked last.
 ///
@@ -26,7 +26,8 @@ pub(super) struct Host {
     pub upstream: Arc<Upstream>,
     url: Arc<str>,
     in_flight: AtomicU32,
-    latency: Mutex<Latency>,
+    /// With the time of its last sample.
+    latency: Mutex<(Latency, Instant)>,
     /// Milliseconds since the clock's epoch, plus one; zero: never.
     broken_at: AtomicU64,
     /// In the same form.
@@ -57,7 +58,7 @@ impl Hosts {
             upstream: self.client.upstream(&target),
             url: Arc::clone(&view.url),
             in_flight: AtomicU32::new(0),
-            latency: Mutex::default(),
+            latency: Mutex::new((Latency::default(), Instant::now())),
             broken_at: AtomicU64::new(0),
             shunned_until: AtomicU64::new(0),
             overdue: AtomicU32::new(0),
@@ -68,7 +69,8 @@ impl Hosts {
 
     /// What a plan needs of all this.
     pub fn traffic(&self, view: &ClusterView, last_served: Option<&HostName>) -> Traffic {
-        let of = |host: &HostView| self.known.get(&host.name).map(|known| known.traffic()).unwrap_or_default();
+        let now = Instant::now();
+        let of = |host: &HostView| self.known.get(&host.name).map(|known| known.traffic(now)).unwrap_or_default();
         let last_served = last_served.and_then(|name| view.hosts.iter().position(|host| host.name == *name));
         Traffic {
             hosts: view.hosts.iter().map(of).collect(),
@@ -79,10 +81,11 @@ impl Hosts {
 }
 
 impl Host {
-    fn traffic(&self) -> HostTraffic {
+    fn traffic(&self, now: Instant) -> HostTraffic {
+        let (latency, sampled) = *self.latency.lock().unwrap_or_else(PoisonError::into_inner);
         HostTraffic {
             in_flight: self.in_flight.load(Ordering::Relaxed),
-            latency: self.latency.lock().unwrap_or_else(PoisonError::into_inner).smoothed(),
+            latency: latency.smoothed(now.saturating_duration_since(sampled)),
             broken_at: moment(self.broken_at.load(Ordering::Relaxed)),
             shunned_until: moment(self.shunned_until.load(Ordering::Relaxed)),
         }
@@ -98,7 +101,9 @@ impl Host {
     pub fn answered(&self, took: Duration) {
         self.overdue.store(0, Ordering::Relaxed);
         self.broken_at.store(0, Ordering::Relaxed);
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        latency.0.record(took);
+        latency.1 = Instant::now();
     }
 
     /// Notes that a connection was refused, or broke before an answer.

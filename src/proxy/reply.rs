@@ -91,6 +91,11 @@ pub(super) fn error(error: &ProxyError) -> Response<Body> {
     let mut response = Response::new(Body::full(error.body()));
     *response.status_mut() = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let ProxyError::BadToken { cookie: true, .. } = error
+        && let Ok(value) = HeaderValue::from_str(&format!("{TOKEN_COOKIE}=; Path=/; Max-Age=0"))
+    {
+        response.headers_mut().append(SET_COOKIE, value);
+    }
     if let Some(after) = error.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }

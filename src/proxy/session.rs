@@ -6,7 +6,7 @@
 //! converts them by the exchanges it has had with the issuer, and takes the present for those it knows nothing of.
 //!
 //! An active shows rows of its cache before they are logged. What was read from it counts as logged one commit interval
-//! later, if its process certainly lived until then. If not, those rows may be lost and come again only when the input is
+//! later, if its process certainly ran until then, without a pause in which its tasks may have moved. If not, those rows may be lost and come again only when the input is
 //! processed again: then another replica may answer once the query has processed all input that was there after the read.
 //! The same condition makes a token of a write: what was written is read once all input of that time has been processed.
 
@@ -227,6 +227,9 @@ impl Session {
         epoch: Option<Moment>,
         view: &ClusterView,
     ) -> Result<Option<After>, BadToken> {
+        if epoch.is_some_and(|epoch| self.earlier.is_some_and(|at| at < epoch)) {
+            return Err(BadToken::Epoch);
+        }
         let mut after = self.earlier.map(|at| After { until: Some(at), same: None });
         for read in self.of_slot(table, partition) {
             if epoch.is_some_and(|epoch| read.at.to < epoch) {
@@ -266,12 +269,13 @@ impl Read {
         }
     }
 
-    /// Whether the process that was read was certainly alive at a moment or later.
+    /// Whether the process that was read certainly ran from then until a moment or later, without losing its tasks.
     fn lived_until(&self, moment: Moment, view: &ClusterView) -> bool {
         view.hosts.iter().any(|host| {
-            let now = host.confirmed.filter(|_| host.process() == self.process);
-            let before = host.former.filter(|(former, _)| *former == self.process).map(|(_, at)| at);
-            now.max(before).is_some_and(|at| at >= moment)
+            let now = host.ran.map(|ran| (host.process(), ran));
+            let ran = [now, host.ran_before].into_iter().flatten();
+            ran.filter(|(process, _)| *process == self.process)
+                .any(|(_, ran)| ran.from <= self.at.from && ran.to >= moment)
         })
     }
 

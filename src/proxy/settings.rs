@@ -1,6 +1,8 @@
 //! Statements that make or drop tables: keeps the sidecar's own settings of a table in the metastore.
 
 use super::Proxy;
+use super::demand::AFTER;
+use super::envelope::without_own;
 use super::forward::Outgoing;
 use super::reply::Served;
 use super::request::Head;
@@ -19,15 +21,22 @@ const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 impl Proxy {
     /// Forwards a `/ksql` request, with the settings that servers refuse turned into types that they keep.
     pub(super) async fn statements(&self, head: &Head, body: Bytes) -> Result<(Response<Body>, Served), ProxyError> {
+        let mut head = head.clone();
+        let (body, asked) = match without_own(&body) {
+            Some((body, asked)) => {
+                head.headers.remove(CONTENT_LENGTH);
+                (body, asked.into_iter().find(|(name, _)| *name == AFTER.member).map(|(_, token)| token))
+            }
+            None => (body, None),
+        };
         let text = statements_of(&body);
         let Some(edited) = self.edit(&body)? else {
-            let (response, mut served) = self.forward(head, Outgoing::Held(body), Pool::Pull).await?;
+            let (response, mut served) = self.forward(&head, Outgoing::Held(body), Pool::Pull).await?;
             if let Some(text) = text.filter(|_| response.status() == StatusCode::OK) {
-                served.freshness = self.written(&text, head);
+                served.freshness = self.written(&text, &head, asked);
             }
             return Ok((response, served));
         };
-        let mut head = head.clone();
         head.headers.remove(CONTENT_LENGTH);
         let (response, served) = self.forward(&head, Outgoing::Held(edited), Pool::Pull).await?;
         self.ask(Ask::RefreshCatalogue);
@@ -46,7 +55,7 @@ impl Proxy {
         let view = self.published.load();
         let keep = |table: &str, setting| match setting {
             Setting::Made(max_offset_lag) => Some(keep_bound(table, max_offset_lag)),
-            Setting::Dropped => {
+            Setting::MadeWithout | Setting::Dropped => {
                 let known = view.tables.get(table).is_some_and(|table| table.max_offset_lag.is_some());
                 known.then(|| forget_bound(table))
             }
@@ -75,21 +84,31 @@ fn statements_of(body: &Bytes) -> Option<String> {
     serde_json::from_slice::<Request>(body).ok().map(|request| request.ksql)
 }
 
-/// Takes the entities of the extra statements out of an answer.
+/// Takes the entities of the extra statements out of an answer: a list, or an error that lists what came before it.
 async fn without_types(response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     let bytes = match read_up_to(body, ANSWER_BYTES).await {
-        Ok(ReadBody::Whole { bytes, trailers: None }) if parts.status == StatusCode::OK => bytes,
+        Ok(ReadBody::Whole { bytes, trailers: None }) => bytes,
         Ok(other) => return Response::from_parts(parts, other.into_body()),
         Err(error) => return Response::from_parts(parts, Body::failed(error)),
     };
-    let Ok(entities) = serde_json::from_slice::<Vec<&RawValue>>(&bytes) else {
-        return Response::from_parts(parts, Body::full(bytes));
+    let kept = match serde_json::from_slice::<Members<Text<'_>, &RawValue>>(&bytes) {
+        Ok(error) => error.0.iter().find(|(name, _)| &**name == "entities").and_then(|(_, entities)| {
+            let (before, after) = std::str::from_utf8(&bytes).ok()?.split_once(entities.get())?;
+            Some(format!("{before}{}{after}", other_entities(entities.get())?))
+        }),
+        Err(_) => std::str::from_utf8(&bytes).ok().and_then(other_entities),
     };
-    let kept = entities.iter().map(|entity| entity.get()).filter(|entity| !is_of_a_type(entity));
-    let kept = format!("[{}]", kept.collect::<Vec<_>>().join(","));
+    let Some(kept) = kept else { return Response::from_parts(parts, Body::full(bytes)) };
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::full(kept))
+}
+
+/// A list of entities without those of the extra statements.
+fn other_entities(list: &str) -> Option<String> {
+    let entities: Vec<&RawValue> = serde_json::from_str(list).ok()?;
+    let kept = entities.iter().map(|entity| entity.get()).filter(|entity| !is_of_a_type(entity));
+    Some(format!("[{}]", kept.collect::<Vec<_>>().join(",")))
 }
 
 /// Whether an entity answers one of the extra statements.

@@ -23,9 +23,10 @@ impl Latency {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// The smoothed time; zero before the first sample.
-    pub fn smoothed(&self) -> Duration {
-        Duration::from_secs_f64(self.smoothed)
+    /// The smoothed time, halved for each second since the last sample, so that a server that was slow once is tried again;
+    /// zero before the first sample.
+    pub fn smoothed(&self, idle: Duration) -> Duration {
+        Duration::from_secs_f64(self.smoothed * (-idle.as_secs_f64()).exp2())
     }
 
     /// Twice what the estimate allows, within `floor..=ceiling`; `ceiling` before the first sample.
@@ -53,6 +54,8 @@ mod tests {
         (0..50).for_each(|_| latency.record(Duration::from_millis(2)));
         assert_eq!(latency.limit(FLOOR, CEILING), FLOOR);
         (0..50).for_each(|_| latency.record(Duration::from_millis(600)));
+        assert!(latency.smoothed(Duration::ZERO) > Duration::from_millis(500));
+        assert!(latency.smoothed(Duration::from_secs(8)) < Duration::from_millis(3), "it is forgotten");
         let slow = latency.limit(FLOOR, CEILING);
         assert!(slow > Duration::from_millis(1200) && slow <= CEILING, "{slow:?}");
         (0..200).for_each(|_| latency.record(Duration::from_millis(2)));

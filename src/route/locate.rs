@@ -30,12 +30,8 @@ pub enum PassReason {
     NotTheKey,
     /// The bytes of the key cannot be computed with certainty.
     KeyNotComputable,
-    /// No server holds the table, or all are too old to be pinned.
-    NoReplica,
     /// The client routes for itself (`request.ksql.query.pull.*` properties).
     ClientPinned,
-    /// The body is too large or not understood.
-    NotUnderstood,
 }
 
 impl PassReason {
@@ -48,9 +44,20 @@ impl PassReason {
             PassReason::NotRoutable => "not_routable",
             PassReason::NotTheKey => "not_the_key",
             PassReason::KeyNotComputable => "key_not_computable",
-            PassReason::NoReplica => "no_replica",
             PassReason::ClientPinned => "client_pinned",
-            PassReason::NotUnderstood => "not_understood",
+        }
+    }
+
+    /// What such a query is, for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            PassReason::NotALookup => "a query for more than one key",
+            PassReason::CatalogueUnknown => "a query before any table is known",
+            PassReason::UnknownTable => "a query of an unknown table",
+            PassReason::NotRoutable => "a query of a source that is not routed (GET /tables tells why)",
+            PassReason::NotTheKey => "a query by other columns than the key's",
+            PassReason::KeyNotComputable => "a query of a key whose partition cannot be computed",
+            PassReason::ClientPinned => "a query that steers its routing itself",
         }
     }
 }

@@ -14,10 +14,21 @@ const OFFSET_LAG: &str = "ACCEPTABLE_OFFSET_LAG";
 
 /// A setting that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ACCEPTABLE_OFFSET_LAG of table {table}: {value} is not a whole number of changelog records, 0 or more")]
-pub struct BadSetting {
-    table: String,
-    value: String,
+pub enum BadSetting {
+    /// A value that is none.
+    #[error("ACCEPTABLE_OFFSET_LAG of table {table}: {value} is not a whole number of changelog records, 0 or more")]
+    Value {
+        /// The table that the statement makes.
+        table: String,
+        /// The value as it stands there.
+        value: String,
+    },
+    /// The setting more than once.
+    #[error("ACCEPTABLE_OFFSET_LAG of table {table} is given twice")]
+    Twice {
+        /// The table that the statement makes.
+        table: String,
+    },
 }
 
 /// What a statement does to a table's setting.
@@ -25,6 +36,8 @@ pub struct BadSetting {
 pub enum Setting {
     /// Makes the table, with this bound on offset lag.
     Made(u64),
+    /// Makes the table anew, or for the first time, without a bound.
+    MadeWithout,
     /// Drops the table.
     Dropped,
 }
@@ -101,16 +114,25 @@ impl<'t> Tokens<'t> {
     fn made(&self) -> Result<Option<Edit>, BadSetting> {
         let at = self.after(0, &["CREATE"]).map(|at| self.after(at, &["OR", "REPLACE"]).unwrap_or(at));
         let at = at.and_then(|at| self.after(at, &["TABLE"]));
-        let at = at.map(|at| self.after(at, &["IF", "NOT", "EXISTS"]).unwrap_or(at));
-        let Some((at, table)) = at.and_then(|at| Some((at, self.name(at)?))) else { return Ok(None) };
-        let Some(open) = self.with(at) else { return Ok(None) };
-        let Some((place, close)) = self.setting(open) else { return Ok(None) };
-        let value = self.all.get(place + 2).map_or("", |token| self.source(token));
-        let digits = value.trim_matches('\'');
-        let Some(lag) = digits.parse::<u64>().ok().filter(|lag| i64::try_from(*lag).is_ok()) else {
-            return Err(BadSetting { table, value: value.to_owned() });
+        let unless_it_exists = at.and_then(|at| self.after(at, &["IF", "NOT", "EXISTS"]));
+        let Some((at, table)) = unless_it_exists.or(at).and_then(|at| Some((at, self.name(at)?))) else {
+            return Ok(None);
         };
-        Ok(self.cut(open, place, close).map(|cut| (table, Setting::Made(lag), cut)))
+        let Some((open, (place, close))) = self.with(at).and_then(|open| Some((open, self.setting(open, 0)?))) else {
+            let end = self.all.last().map_or(0, |token| token.end);
+            return Ok(unless_it_exists.is_none().then_some((table, Setting::MadeWithout, end..end)));
+        };
+        if self.setting(open, place).is_some() {
+            return Err(BadSetting::Twice { table });
+        }
+        let after = |at: &usize| self.all.get(*at).is_none_or(|t| t.kind == Kind::Comma || *at >= close);
+        let end = (place + 2..=close).find(after).unwrap_or(close);
+        let value: String = self.all.get(place + 2..end).unwrap_or_default().iter().map(|t| self.source(t)).collect();
+        let number = value.trim_matches('\'').parse::<u64>().ok();
+        match number.filter(|lag| i64::try_from(*lag).is_ok()) {
+            None => Err(BadSetting::Value { table, value }),
+            Some(lag) => Ok(self.cut(open, place, close).map(|cut| (table, Setting::Made(lag), cut))),
+        }
     }
 
     /// `DROP TABLE [IF EXISTS] name ...`.
@@ -161,15 +183,15 @@ impl<'t> Tokens<'t> {
         None
     }
 
-    /// Where the setting stands among the properties, and where these are closed.
-    fn setting(&self, open: usize) -> Option<(usize, usize)> {
+    /// Where the setting stands among the properties, past that place, and where these are closed.
+    fn setting(&self, open: usize, past: usize) -> Option<(usize, usize)> {
         let close = (open..self.all.len()).find(|place| self.all.get(*place).is_some_and(|t| t.kind == Kind::Close))?;
         let is_setting = |place: &usize| {
             let name = self.all.get(*place).map_or("", |token| self.source(token));
             let equals = self.all.get(place + 1).is_some_and(|token| token.kind == Kind::Equal);
             equals && name.trim_matches(['\'', '`', '"']).eq_ignore_ascii_case(OFFSET_LAG)
         };
-        (open + 1..close).find(is_setting).map(|place| (place, close))
+        (past.max(open) + 1..close).find(is_setting).map(|place| (place, close))
     }
 
     /// The setting with a comma beside it, or the whole `WITH (...)` if it stands there alone.
@@ -195,7 +217,7 @@ mod tests {
     fn keep(text: &str) -> Option<String> {
         let kept = |table: &str, setting| match setting {
             Setting::Made(lag) => Some(format!("KEEP {table} {lag};")),
-            Setting::Dropped => (table == "KNOWN").then(|| "FORGET;".to_owned()),
+            Setting::MadeWithout | Setting::Dropped => (table == "KNOWN").then(|| "FORGET;".to_owned()),
         };
         keep_settings(text, kept).expect("good settings")
     }
@@ -249,6 +271,10 @@ mod tests {
     #[test]
     fn of_several_statements_each_keeps_its_own() {
         let text = "LIST TABLES; DROP TABLE IF EXISTS known DELETE TOPIC; CREATE TABLE T WITH (ACCEPTABLE_OFFSET_LAG=1) AS SELECT 1; X";
+        let without =
+            "CREATE OR REPLACE TABLE KNOWN WITH (A=1) AS SELECT 1; CREATE TABLE IF NOT EXISTS KNOWN AS SELECT 1;";
+        let expected = "CREATE OR REPLACE TABLE KNOWN WITH (A=1) AS SELECT 1; FORGET; CREATE TABLE IF NOT EXISTS KNOWN AS SELECT 1;";
+        assert_eq!(keep(without).as_deref(), Some(expected));
         let expected =
             "LIST TABLES; DROP TABLE IF EXISTS known DELETE TOPIC; FORGET; CREATE TABLE T  AS SELECT 1; KEEP T 1; X";
         assert_eq!(keep(text).as_deref(), Some(expected));
@@ -263,12 +289,14 @@ mod tests {
 
     #[test]
     fn a_value_that_is_none_is_refused() {
+        let refused = |properties: &str| {
+            let text = format!("CREATE TABLE T WITH ({properties}) AS SELECT 1;");
+            keep_settings(&text, |_, _| None).unwrap_err().to_string()
+        };
         for value in ["-1", "'x'", "1.5", "99999999999999999999"] {
-            let error =
-                keep_settings(&format!("CREATE TABLE T WITH (ACCEPTABLE_OFFSET_LAG={value}) AS SELECT 1;"), |_, _| {
-                    None
-                });
-            assert!(error.unwrap_err().to_string().contains("of table T"), "{value}");
+            let error = refused(&format!("ACCEPTABLE_OFFSET_LAG={value}, A=1"));
+            assert!(error.contains(&format!("of table T: {value} is not ")), "{error}");
         }
+        assert!(refused("ACCEPTABLE_OFFSET_LAG=1, A=2, `acceptable_offset_lag`=1").ends_with("is given twice"));
     }
 }

@@ -1,11 +1,13 @@
 //! Folds what arrives into what is believed.
 
-use super::host::process;
+mod known;
+
+use self::known::Host;
+use super::epochs::Epochs;
 use super::placement::Placement;
-use super::report::Reports;
 use super::{
-    Catalogue, ClockExchange, ClusterStatus, ClusterView, HostName, HostState, HostView, Interval, Liveness,
-    LivenessSettings, Moment, PeerClocks, Probe, Processed, Role, ServerVersion, TableInfo, Told,
+    Catalogue, ClockExchange, ClusterStatus, ClusterView, HostName, HostState, Interval, LivenessSettings, Moment,
+    PeerClocks, Probe, Processed, Role, ServerVersion, TableInfo, Told,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -45,21 +47,6 @@ pub struct Observation<'a> {
     pub own_report_age: Option<Duration>,
 }
 
-#[derive(Clone, Debug)]
-struct Host {
-    spec: HostSpec,
-    liveness: Liveness,
-    version: Option<ServerVersion>,
-    incarnation: Option<i64>,
-    /// When the process of that incarnation was last certainly alive.
-    confirmed: Option<Moment>,
-    former: Option<(u64, Moment)>,
-    /// Since when its own placement shows nothing although others place partitions there.
-    closing: Option<Moment>,
-    reports: Arc<Reports>,
-    placement: Option<Arc<Placement>>,
-}
-
 /// ksqlDB's default of `ksql.streams.commit.interval.ms`.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -73,6 +60,7 @@ pub struct Evidence {
     topics: Arc<HashMap<String, String>>,
     standby_reads: Option<bool>,
     hosts: Vec<Host>,
+    epochs: Epochs,
     unroutable: BTreeSet<String>,
     commit_interval: Duration,
     cluster_id: Option<Arc<str>>,
@@ -91,6 +79,7 @@ impl Evidence {
             topics: Arc::default(),
             standby_reads: None,
             hosts: Vec::new(),
+            epochs: Epochs::default(),
             unroutable: BTreeSet::new(),
             commit_interval: COMMIT_INTERVAL,
             cluster_id: None,
@@ -118,6 +107,7 @@ impl Evidence {
         self.tables = Arc::new(tables.collect());
         self.passed_through = Arc::new(catalogue.passed_through.iter().cloned().collect());
         self.topics = Arc::new(catalogue.topics.iter().cloned().collect());
+        self.epochs.retain(|query| catalogue.tables.iter().any(|table| table.query_id == *query));
         self.catalogue = Some(catalogue);
     }
 
@@ -163,6 +153,7 @@ impl Evidence {
         let after = host.liveness.state();
         if after == HostState::Live && before != HostState::Unknown {
             Arc::make_mut(&mut host.reports).revive(now);
+            host.interrupt();
             host.closing = None;
         }
         Some((before, after))
@@ -189,7 +180,7 @@ impl Evidence {
         }
         for (name, status) in &observation.status.hosts.0 {
             let name: &str = name;
-            let Some(host) = self.host_mut(name) else {
+            let Some(host) = self.hosts.iter_mut().find(|host| *host.spec.name == *name) else {
                 if own {
                     self.unroutable.insert(name.to_owned());
                 }
@@ -209,7 +200,10 @@ impl Evidence {
                 let seen = observation.made.to.back(age.unwrap_or_default());
                 let reports = Arc::make_mut(&mut host.reports);
                 let told_by_itself = (name == observation.asked).then_some(observation.made.from);
-                reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen, told_by_itself);
+                let new = reports.accept(&status.host_store_lags, &catalogue.tables, made_after, seen, told_by_itself);
+                if let Some(newest) = reports.newest().filter(|_| new) {
+                    self.epochs.note(newest, reports.previous());
+                }
             }
         }
         self.replace_placement(observation.asked, placement);
@@ -287,59 +281,16 @@ impl Evidence {
             cluster_id: self.cluster_id.clone(),
             processed: Arc::clone(&self.processed),
             clocks: Arc::clone(&self.clocks),
-            told: Told { reports: self.hosts.iter().map(|host| Arc::clone(&host.reports)).collect(), placements },
+            told: Told {
+                reports: self.hosts.iter().map(|host| Arc::clone(&host.reports)).collect(),
+                placements,
+                epochs: self.epochs.begun(),
+            },
         }
     }
 
     fn host_mut(&mut self, name: &str) -> Option<&mut Host> {
         self.hosts.iter_mut().find(|host| *host.spec.name == *name)
-    }
-}
-
-impl Host {
-    fn new(spec: HostSpec, now: Moment) -> Self {
-        Host {
-            spec,
-            liveness: Liveness::new(now),
-            version: None,
-            incarnation: None,
-            confirmed: None,
-            former: None,
-            closing: None,
-            reports: Arc::new(Reports::settled()),
-            placement: None,
-        }
-    }
-
-    /// Notes the incarnation of its process; a new one begins its reports anew.
-    fn recognise(&mut self, incarnation: i64, at: Moment) {
-        if self.incarnation.is_some_and(|known| known != incarnation) {
-            self.former = self.confirmed.map(|confirmed| (process(&self.spec.name, self.incarnation), confirmed));
-            self.confirmed = None;
-            self.reports = Arc::default();
-            self.placement = None;
-        }
-        self.incarnation = Some(incarnation);
-        self.confirmed = self.confirmed.max(Some(at));
-    }
-
-    fn view(&self) -> HostView {
-        let (state, since) = match (self.liveness.state(), self.closing) {
-            (HostState::Live, Some(closing)) => (HostState::Closing, closing),
-            (state, _) => (state, self.liveness.since()),
-        };
-        HostView {
-            name: Arc::clone(&self.spec.name),
-            url: Arc::clone(&self.spec.url),
-            state,
-            since,
-            last_ok: self.liveness.last_ok(),
-            version: self.version,
-            incarnation: self.incarnation,
-            local: self.spec.local,
-            confirmed: self.confirmed,
-            former: self.former,
-        }
     }
 }
 

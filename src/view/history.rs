@@ -9,8 +9,7 @@
 //! `a` is not told. Collections of one host do not overlap, so a report's sampling began after the host's report before it
 //! was made; when that was, only somebody who shares the host's clock can say as an age. Without such an age there is no `a`.
 //!
-//! A smaller end in a sample that certainly began after another one ended is a changelog created anew: samples from before
-//! say nothing about it.
+//! Samples from before a changelog was created anew say nothing about it.
 
 use super::report::Report;
 use super::{ClusterView, HostIndex, Moment, Position, SlotView, TableInfo};
@@ -28,8 +27,6 @@ const MISSED_SLACK: Duration = Duration::from_secs(1);
 struct Sample {
     /// When the sampling began, at the earliest.
     begun: Option<Moment>,
-    /// When the report was made, at the latest.
-    made: Moment,
     end: i64,
 }
 
@@ -41,12 +38,9 @@ impl ClusterView {
         let position = |report: &Report| report.position(&table.query_id, partition as usize);
         let kept = self.told.reports.iter().flat_map(|reports| reports.kept());
         let mut samples: Vec<Sample> = kept
-            .filter_map(|report| {
-                position(report).map(|Position { end, .. }| Sample { begun: report.begun, made: report.seen, end })
-            })
+            .filter_map(|report| position(report).map(|Position { end, .. }| Sample { begun: report.begun, end }))
             .collect();
-        let epoch = epoch(&samples);
-        slot.epoch = epoch;
+        let epoch = slot.epoch;
         samples.retain(|sample| is_of(epoch, sample.begun));
         for replica in &mut slot.replicas {
             let Some(reports) = self.told.reports.get(usize::from(replica.host)) else { continue };
@@ -72,23 +66,16 @@ impl ClusterView {
             let position = report.position(&table.query_id, partition as usize)?;
             Some(position.end.saturating_sub(position.current))
         };
-        let gained = lag(reports.previous()?)?.saturating_sub(lag(reports.newest()?)?);
-        let seconds = reports.interval()?.as_secs_f64();
+        let (newest, before) = (reports.newest()?, reports.previous()?);
+        let gained = lag(before)?.saturating_sub(lag(newest)?);
+        let seconds = newest.update_time_ms.saturating_sub(before.update_time_ms) as f64 / 1e3;
         (gained > 0 && seconds > 0.0).then(|| gained as f64 / seconds)
     }
 
-    /// The shortest time between two reports of a host as it last kept it; `None` before it has reported twice.
+    /// The usual time between two reports of a host; `None` before it has reported twice.
     pub fn report_interval(&self, host: HostIndex) -> Option<Duration> {
         self.told.reports.get(usize::from(host))?.interval()
     }
-}
-
-/// When the current changelog cannot have existed yet, if it was created anew since the oldest report.
-fn epoch(samples: &[Sample]) -> Option<Moment> {
-    let fell = |earlier: &&Sample| {
-        samples.iter().any(|later| later.end < earlier.end && later.begun.is_some_and(|begun| begun >= earlier.made))
-    };
-    samples.iter().filter(fell).map(|sample| sample.made).max()
 }
 
 fn is_of(epoch: Option<Moment>, begun: Option<Moment>) -> bool {

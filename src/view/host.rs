@@ -1,6 +1,6 @@
 //! Servers: names, addresses, states.
 
-use super::{Moment, ServerVersion};
+use super::{Interval, Moment, ServerVersion};
 use siphasher::sip::SipHasher24;
 use std::fmt;
 use std::hash::Hasher;
@@ -69,10 +69,10 @@ pub struct HostView {
     pub incarnation: Option<i64>,
     /// Whether this sidecar runs beside it.
     pub local: bool,
-    /// When the process of that incarnation was last certainly alive: an answer of its own was asked for then.
-    pub confirmed: Option<Moment>,
-    /// The process before it, and when that one was last certainly alive.
-    pub former: Option<(u64, Moment)>,
+    /// From when to when the process of that incarnation certainly ran without a pause that cost it its tasks.
+    pub ran: Option<Interval>,
+    /// The same of the process before it, or of this one before such a pause.
+    pub ran_before: Option<(u64, Interval)>,
 }
 
 impl HostView {

@@ -4,6 +4,7 @@
 //! [`ClusterView`], an immutable snapshot. `control` owns the one `Evidence` and publishes; everyone else reads snapshots.
 
 mod clocks;
+mod epochs;
 mod evidence;
 mod history;
 mod host;

@@ -1,6 +1,7 @@
 //! Lag reports of one host: its history, and since when each slot's numbers may be trusted.
 
 use super::{HostStoreLags, Moment, Position, TableInfo};
+use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,10 +111,13 @@ impl Reports {
         self.kept.iter()
     }
 
-    /// The time between the newest two reports, by the host's own clock.
+    /// The usual time between two reports, by the host's own clock: one report that is late says nothing.
     pub fn interval(&self) -> Option<Duration> {
-        let millis = self.newest()?.update_time_ms.checked_sub(self.previous()?.update_time_ms)?;
-        u64::try_from(millis).ok().map(Duration::from_millis)
+        let times = self.kept.iter().map(|report| report.update_time_ms);
+        let spans = times.clone().zip(times.skip(1)).filter_map(|(a, b)| u64::try_from(b.checked_sub(a)?).ok());
+        let mut spans: SmallVec<[u64; KEPT]> = spans.collect();
+        spans.sort_unstable();
+        spans.get(spans.len() / 2).copied().map(Duration::from_millis)
     }
 
     /// Whether it has reported since it came back: the process may be another one, whose stores begin further behind.
@@ -128,7 +132,7 @@ impl Reports {
         self.is_awake() && !demoted && young.is_none_or(|(_, reports)| *reports >= 1)
     }
 
-    /// Takes in a report, made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
+    /// Takes in a report and tells whether it is a new one: made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
     ///
     /// One that is known already may come again from somebody who knows better when it was made. A report is newer if the
     /// host's clock says so, and has not jumped: a clock that was set back would make old reports look new. That it was
@@ -141,13 +145,13 @@ impl Reports {
         made_after: Option<Moment>,
         seen: Moment,
         told_by_itself: Option<Moment>,
-    ) {
+    ) -> bool {
         match self.kept.back_mut() {
-            _ if lags.update_time_ms <= 0 => return,
+            _ if lags.update_time_ms <= 0 => return false,
             Some(newest) if newest.update_time_ms == lags.update_time_ms => {
                 newest.made_after = newest.made_after.max(made_after);
                 newest.seen = newest.seen.min(seen);
-                return;
+                return false;
             }
             Some(newest) => {
                 let later =
@@ -156,7 +160,7 @@ impl Reports {
                 let follows = later.is_some_and(|millis| Duration::from_millis(millis) <= most);
                 let was_set = told_by_itself.is_some_and(|told| told >= newest.seen + OWN_DELAY);
                 if !follows && !was_set {
-                    return;
+                    return false;
                 }
             }
             None => {}
@@ -173,6 +177,7 @@ impl Reports {
             self.kept.pop_front();
         }
         self.kept.push_back(report);
+        true
     }
 }
 

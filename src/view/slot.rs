@@ -15,7 +15,7 @@ pub struct SlotView {
     pub end: Option<i64>,
     /// Records written between two reports of one host, at most: a smaller difference of positions may be one of ages.
     pub interval_writes: i64,
-    /// When its changelog had not been created anew yet, if it was since the oldest report; only in a slot with history.
+    /// By when its changelog certainly was the one of now, if it is known to have been created anew.
     pub epoch: Option<Moment>,
 }
 
@@ -90,22 +90,30 @@ impl ClusterView {
     pub fn slot(&self, table: &TableInfo, partition: Partition) -> SlotView {
         let (query_id, place) = (table.query_id.as_str(), partition as usize);
         let agreement = agree(&self.told.placements, query_id, place);
-        let mut slot = SlotView::default();
+        let epoch = match self.told.epochs.is_empty() {
+            true => None,
+            false => self.told.epochs.get(&(query_id.into(), partition)).copied(),
+        };
+        let mut slot = SlotView { epoch, ..SlotView::default() };
         for (index, (host, reports)) in (0..).zip(self.hosts.iter().zip(&self.told.reports)) {
-            let newest = reports.newest();
+            // what was reported of an earlier changelog says nothing
+            let newest = reports.newest().filter(|report| epoch.is_none_or(|epoch| report.seen >= epoch));
             let position = newest.and_then(|report| report.position(query_id, place));
             let role = agreement.claims.and_then(|claims| claims.role(&host.name));
             if role.is_none() && position.is_none() {
                 continue;
             }
+            let settled = reports.is_settled(query_id, partition);
             let replica = ReplicaView {
                 host: index,
                 role: role.unwrap_or(Role::Unplaced),
                 agreed: role == Some(Role::Active) && agreement.active_agreed,
                 position,
                 reported: position.and(newest).map(|report| report.seen),
-                settled: reports.is_settled(query_id, partition),
+                settled,
+                // the first report after a pause may be that of an active that has yet to learn that it is none
                 reliable: reports.is_renewed(query_id, partition)
+                    && (settled || role != Some(Role::Active))
                     && !self.is_zombie(&host.name, role, &agreement, query_id, place),
                 awake: reports.is_awake(),
                 complete_until: None,

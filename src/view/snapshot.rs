@@ -1,5 +1,6 @@
 //! The immutable snapshot that requests are planned on.
 
+use super::epochs::Begun;
 use super::placement::Placement;
 use super::report::Reports;
 use super::{HostIndex, HostState, HostView, Moment, PeerClocks, TableInfo};
@@ -57,6 +58,7 @@ pub struct Told {
     pub(super) reports: Vec<Arc<Reports>>,
     /// The placements that live servers told, newest first.
     pub(super) placements: Vec<Arc<Placement>>,
+    pub(super) epochs: Arc<Begun>,
 }
 
 impl ClusterView {

@@ -102,10 +102,10 @@ async fn a_key_that_the_standby_does_not_have_yet_is_never_called_absent() {
     let statement = "SELECT K, V FROM TL WHERE K='fresh';";
     for sidecar in &rig.sidecars {
         while query(sidecar.client_addr(), statement).await.rows.is_empty() {} // until it has been processed
-        rig.until(sidecar, "the standby is seen to be behind", |view| {
+        rig.until(sidecar, "the standby reports that it is behind", |view| {
             let slot = view.slot(&view.tables["TL"], partition);
             let standby = slot.replicas.iter().find(|replica| replica.role == Role::Standby);
-            standby.and_then(|replica| replica.lag(slot.end)).is_some_and(|lag| lag > 4 * slot.interval_writes as u64)
+            standby.and_then(|replica| replica.position).is_some_and(|position| position.current < position.end)
         })
         .await;
     }
@@ -116,6 +116,40 @@ async fn a_key_that_the_standby_does_not_have_yet_is_never_called_absent() {
         let old = query(sidecar.client_addr(), "SELECT K, V FROM TL WHERE K='k1';").await;
         assert_eq!((old.status, old.rows.len()), (200, 1), "stale rows are still rows: {}", old.body);
     }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_changelog_that_was_made_anew_is_refused() {
+    let config = ClusterConfig { lag_report_interval: Duration::from_millis(200), ..hasty(Version::V0_29) };
+    let rig = Rig::start(config).await;
+    let url = format!("http://{}/query", rig.sidecars[0].client_addr());
+    let read = async |token: &str| {
+        let body = r#"{"ksql":"SELECT K, V FROM TL WHERE K='k1';","streamsProperties":{}}"#;
+        let request = support::client().post(&url).header("x-ksqldb-sidecar-token", token).body(body);
+        let response = request.send().await.unwrap();
+        let token = response.headers().get("x-ksqldb-sidecar-token").map(|token| token.to_str().unwrap().to_owned());
+        (response.status().as_u16(), token, response.text().await.unwrap())
+    };
+    let partition = rig.partition_of("k1");
+    // so long that it will not have grown as long again by the next report
+    let grown = |view: &ksqldb_sidecar::view::ClusterView| {
+        view.slot(&view.tables["TL"], partition).end.is_some_and(|end| end > 60)
+    };
+    for sidecar in &rig.sidecars {
+        rig.until(sidecar, "the changelog has grown", grown).await;
+    }
+    let (status, token, body) = read("").await;
+    assert_eq!(status, 200, "{body}");
+    let token = token.unwrap();
+    rig.cluster.inject(Fault::RecreateTopic("TL".into()));
+    for sidecar in &rig.sidecars {
+        let known = |view: &ksqldb_sidecar::view::ClusterView| view.slot(&view.tables["TL"], partition).epoch.is_some();
+        rig.until(sidecar, "the new changelog is recognised", known).await;
+    }
+    let (status, _, body) = read(&token).await;
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("x-ksqldb-sidecar-token: the token is of a changelog that has been created anew"), "{body}");
     rig.stop().await;
 }
 
@@ -289,11 +323,22 @@ async fn a_bound_given_when_a_table_is_made_lasts_in_the_cluster() {
         view.tables.get("TL").is_some_and(|table| table.max_offset_lag == Some(0))
     };
     rig.until(sidecar, "the bound is read back", bounded).await;
+    let tables = async || {
+        let url = format!("http://{}/tables", sidecar.admin_addr());
+        support::client().get(url).send().await.unwrap().json::<serde_json::Value>().await.unwrap()
+    };
+    let shown = tables().await["tables"]["TL"]["bounds"].clone();
+    assert_eq!(shown["maxOffsetLag"], serde_json::json!({"records": 0, "from": "ACCEPTABLE_OFFSET_LAG"}));
     let servers: Vec<String> = rig.cluster.servers().iter().map(|server| server.url.clone()).collect();
     for sidecar in support::sidecars(&servers).await {
         rig.until(&sidecar, "a sidecar that starts later reads it too", bounded).await;
         sidecar.shutdown().await;
     }
+    assert_eq!(post(&make.replace("ACCEPTABLE_OFFSET_LAG=0, ", "")).await.0, 200);
+    rig.until(sidecar, "it is taken back", |view| !bounded(view)).await;
+    assert_eq!(tables().await["tables"]["TL"]["bounds"]["maxOffsetLag"], serde_json::Value::Null);
+    assert_eq!(post(make).await.0, 200);
+    rig.until(sidecar, "it is given again", bounded).await;
     let (status, answer) = post(&make.replace("=0", "=lots")).await;
     assert_eq!(status, 400, "{answer}");
     assert!(answer["message"].as_str().unwrap().contains("ACCEPTABLE_OFFSET_LAG of table TL: lots"), "{answer}");

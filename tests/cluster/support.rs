@@ -7,7 +7,7 @@ use ksqldb_sidecar::route::locate;
 use ksqldb_sidecar::sql::classify;
 use ksqldb_sidecar::view::ClusterView;
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
@@ -65,8 +65,9 @@ async fn ask(client: &reqwest::Client, address: SocketAddr, statement: &str) -> 
 
 /// A sidecar beside each server, with every other and its sidecar as peers; their ports are free ones.
 pub async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
-    let free = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let admins: Vec<SocketAddr> = servers.iter().map(free).collect();
+    let is_servers = |admin: &SocketAddr| servers.iter().any(|server| server.ends_with(&format!(":{}", admin.port())));
+    let free = std::iter::repeat_with(free_address).filter(|admin| !is_servers(admin));
+    let admins: Vec<SocketAddr> = free.take(servers.len()).collect();
     let peers: Vec<String> = servers
         .iter()
         .zip(&admins)
@@ -86,6 +87,15 @@ pub async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
         all.push(Sidecar::start(Config::load(options).unwrap()).await.unwrap());
     }
     all
+}
+
+/// An address that will still be free in a moment: connections leave from 127.0.0.1 and take ports there meanwhile, so it is
+/// another of the loopback's, where the system has more than that.
+fn free_address() -> SocketAddr {
+    let [a, b, c] = rand::random::<[u8; 3]>();
+    let bound = std::net::TcpListener::bind((Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254)), 0));
+    let bound = bound.or_else(|_| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    bound.unwrap().local_addr().unwrap()
 }
 
 impl Rig {

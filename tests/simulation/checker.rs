@@ -10,15 +10,16 @@ pub enum Promise {
     Session = 2,
     Written = 3,
     Absence = 4,
+    Epoch = 5,
 }
 
-const NAMES: [&str; 5] = ["offset bound", "time bound", "session", "written", "absence"];
+const NAMES: [&str; 6] = ["offset bound", "time bound", "session", "written", "absence", "epoch"];
 
 #[derive(Debug, Default)]
 pub struct Tally {
-    kept: [u64; 5],
+    kept: [u64; 6],
     /// Plans without a replica that keeps the promise.
-    refused: [u64; 5],
+    refused: [u64; 6],
     /// Reads that the server refused or left unanswered.
     unanswered: u64,
     pub violations: Vec<String>,

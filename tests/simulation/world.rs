@@ -5,7 +5,7 @@ use super::watcher::Watcher;
 use ksqldb_sidecar::config::Level;
 use ksqldb_sidecar::emulator::{Ask, ClusterConfig, Exchange, Fault, Model, Phases, State, exchange};
 use ksqldb_sidecar::partition::{KeySchema, Partitions};
-use ksqldb_sidecar::proxy::Session;
+use ksqldb_sidecar::proxy::{BadToken, Session};
 use ksqldb_sidecar::route::{Candidate, Options, Traffic, locate, plan};
 use ksqldb_sidecar::sql::classify;
 use ksqldb_sidecar::view::{Catalogue, ClusterView, Interval, Moment, Role, TableInfo};
@@ -21,11 +21,22 @@ const SERVERS: usize = 3;
 const KEYS: usize = 24;
 const TABLE: &str = "TL";
 
+/// By when a changelog that was created anew is known for it at every sidecar, however many faults there are.
+const NOTICED: Duration = Duration::from_secs(15);
+
+fn skew(model: &mut Model, skews: &[i64]) {
+    for (server, ms) in skews.iter().enumerate() {
+        model.inject(Fault::ClockSkew { server, ms: *ms });
+    }
+}
+
 /// A client that carries its token from sidecar to sidecar.
 #[derive(Default)]
 struct Client {
     token: Option<String>,
     seen: HashMap<String, i64>,
+    /// When the token was given.
+    given: Duration,
     /// What it wrote and must read: key and value, and when.
     wrote: Option<(String, i64, Duration)>,
 }
@@ -39,6 +50,11 @@ pub struct World {
     query: usize,
     next_fault: Duration,
     healing: Vec<(Duration, Fault)>,
+    /// How far each server's clock is off, in milliseconds.
+    skews: Vec<i64>,
+    /// When the changelog will be created anew, and when it was.
+    remade: Option<Duration>,
+    anew: Option<Duration>,
     tally: Tally,
 }
 
@@ -61,9 +77,8 @@ impl World {
         };
         let commit_interval = config.commit_interval;
         let mut model = Model::new(config, names.clone()).unwrap();
-        for server in 0..SERVERS {
-            model.inject(Fault::ClockSkew { server, ms: rng.random_range(-5_000_000..5_000_000) });
-        }
+        let skews: Vec<i64> = (0..SERVERS).map(|_| rng.random_range(-5_000_000..5_000_000)).collect();
+        skew(&mut model, &skews);
         let query = model.catalogue.query_of(TABLE).unwrap();
         let table = Arc::new(TableInfo {
             name: TABLE.into(),
@@ -80,6 +95,7 @@ impl World {
             (0..SERVERS).map(|place| Watcher::new(place, &names, Arc::clone(&catalogue), &mut rng)).collect();
         watchers.iter_mut().for_each(|watcher| watcher.evidence.set_commit_interval(Some(commit_interval)));
         let next_fault = Duration::from_secs(rng.random_range(4..8));
+        let remade = Duration::from_secs(rng.random_range(8..40));
         World {
             model,
             rng,
@@ -89,6 +105,9 @@ impl World {
             query,
             next_fault,
             healing: Vec::new(),
+            skews,
+            remade: seed.is_multiple_of(2).then_some(remade),
+            anew: None,
             tally: Tally::default(),
         }
     }
@@ -133,6 +152,11 @@ impl World {
         let due: Vec<_> = self.healing.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, fault) in due {
             self.model.inject(fault);
+            skew(&mut self.model, &self.skews); // clocks are off throughout, and do not jump
+        }
+        if self.remade.take_if(|at| *at <= now).is_some() {
+            self.model.inject(Fault::RecreateTopic(TABLE.into()));
+            self.anew = Some(now);
         }
         if now < self.next_fault {
             return;
@@ -187,6 +211,9 @@ impl World {
             (watcher.evidence.view(watcher.moment(now)), watcher.moment(now))
         };
         let Ok(located) = locate(&classify(&statement), &view) else { return };
+        if self.anew.is_some_and(|at| now <= at + NOTICED) {
+            return self.in_session(watcher, &view, here, &key, located.partition); // nothing else is promised meanwhile
+        }
         match self.rng.random_range(0..5) {
             0 => self.within_offsets(&view, here, &key, located.partition),
             1 => self.within_time(watcher, &view, here, &key, located.partition),
@@ -254,7 +281,24 @@ impl World {
             session.wrote(&self.table, watcher.moment(at));
         }
         let epoch = view.slot_with_history(&self.table, partition).epoch;
-        let after = session.after(&self.table, partition, epoch, view).unwrap();
+        let now = self.model.now();
+        let noticed = self.anew.is_none_or(|at| now > at + NOTICED);
+        let old = client.token.is_some() && self.anew.is_some_and(|at| client.given < at);
+        let after = match session.after(&self.table, partition, epoch, view) {
+            Err(BadToken::Epoch) => {
+                let anew = self.anew.is_some();
+                self.tally.check(Promise::Epoch, anew, || format!("at {now:?} a token is refused for nothing"));
+                self.clients[number] = Client::default();
+                return;
+            }
+            after => after.unwrap(),
+        };
+        if old && noticed && after.is_some() {
+            let anew = self.anew;
+            return self.tally.check(Promise::Epoch, false, || {
+                format!("at {now:?} sidecar {place} honours {session:?} from before {anew:?}")
+            });
+        }
         if session.awaits_processing(&self.table, partition, view) && self.watchers[place].processing.is_none() {
             let ends = (0..3).map(|partition| self.model.input_offsets((self.query, partition)).0).collect();
             self.watchers[place].processing = Some((self.model.now(), ends));
@@ -263,9 +307,13 @@ impl World {
         let Some(chosen) = self.plan(view, here, partition, &options) else { return self.tally.refuse(promise) };
         let Some(answer) = self.ask(chosen, &key, partition) else { return self.tally.unanswered() };
         let now = self.model.now();
+        if !noticed {
+            self.clients[number].seen.clear(); // of either changelog: no promise spans both
+            self.clients[number].wrote = None;
+        }
         let seen = self.clients[number].seen.get(&key).copied();
         let least = seen.max(wrote.map(|(value, _)| value));
-        self.tally.check(promise, answer >= least, || {
+        self.tally.check(promise, !noticed || answer >= least, || {
             format!("at {now:?} client {number} reads {key} as {answer:?} at host {} by sidecar {place}, had {seen:?} {wrote:?}, {after:?}", chosen.host)
         });
         let client = &mut self.clients[number];
@@ -278,6 +326,7 @@ impl World {
         let host = view.host(chosen.host).unwrap();
         session.read(&self.table, partition, host, chosen.role != Role::Standby, Interval { from: here, to: here });
         client.token = Some(session.encode(&self.watchers[place].key, view));
+        client.given = now;
         if self.rng.random_bool(0.02) {
             self.clients[number] = Client::default();
         }

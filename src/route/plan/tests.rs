@@ -43,8 +43,8 @@ fn view(states: &[HostState]) -> ClusterView {
         version: ServerVersion::parse("0.29.0"),
         incarnation: None,
         local: index == 0,
-        confirmed: None,
-        former: None,
+        ran: None,
+        ran_before: None,
     });
     ClusterView {
         hosts: hosts.collect(),
@@ -126,6 +126,26 @@ fn a_bound_is_kept_or_refused_never_relaxed() {
         bound(&replicas, &[Dead, Live, Live, Live], 10),
         "h1 freshest | h0 dead, h2 lag_unknown, h3 lag_unknown"
     );
+}
+
+#[test]
+fn absence_is_believed_of_a_replica_that_found_itself_at_the_end() {
+    let seen = |replicas: &[&str], interval_writes, bound: Option<u64>| {
+        let options = Options { max_offset_lag: bound, ..Options::default() };
+        let states = vec![HostState::Live; replicas.len()];
+        let plan = plan(&slot(replicas, interval_writes), &options, &view(&states), &Traffic::default(), NOW);
+        let mut hosts: Vec<_> = plan.candidates.iter().filter(|c| c.sees_absence).map(|c| c.host).collect();
+        hosts.sort_unstable();
+        hosts
+    };
+    assert_eq!(seen(&["active 100/100", "standby 100/100"], 0, None), [0, 1]);
+    assert_eq!(seen(&["active 100/100", "standby 90/100"], 5, None), [0], "it found itself behind, by however little");
+    assert_eq!(seen(&["active 100/100", "standby 90/90"], 5, None), [0, 1], "two intervals of writes came since");
+    assert_eq!(seen(&["active 100/100", "standby 89/89"], 5, None), [0], "more than that: it has stopped");
+    assert_eq!(seen(&["active 98/100", "standby 90/100"], 5, None), [0], "nobody is ahead of the active");
+    assert_eq!(seen(&["active 98/100 young", "standby 100/100"], 5, None), [1], "unless it may still restore");
+    assert_eq!(seen(&["standby 90/100", "standby 100/100"], 5, Some(10)), [0, 1], "the request allows for it");
+    assert_eq!(seen(&["standby 100/100 old"], 5, None), [] as [HostIndex; 0]);
 }
 
 #[test]
