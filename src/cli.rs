@@ -136,6 +136,9 @@ pub struct EmulateArgs {
     /// Partitions of each table
     #[arg(long, value_name = "N", default_value = "6")]
     pub partitions: NonZeroU32,
+    /// Tables to have, separated by commas [default: all that are emulated]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub tables: Vec<String>,
     /// Seed of what happens by chance [default: a random one, printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -140,7 +140,7 @@ async fn in_a_calm_cluster_no_replica_is_doubted() {
     let cluster = std::sync::Arc::new(Cluster::start(hasty()).await.unwrap());
     let writer = ksqldb_sidecar::emulator::write_on(std::sync::Arc::clone(&cluster), 100, 60);
     let servers: Vec<String> = cluster.servers().iter().map(|server| server.url.clone()).collect();
-    let sidecars = crate::cluster::support::sidecars(&servers).await;
+    let sidecars = crate::cluster::support::sidecars(&servers, &[]).await;
     let mut changes = sidecars[0].published().changes();
     let calm = async {
         let mut reports = std::collections::BTreeSet::new();

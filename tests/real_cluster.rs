@@ -76,7 +76,7 @@ async fn real_cluster() {
         Some(table) => (String::new(), table.clone()),
         None => make(&cluster).await,
     };
-    let sidecars = sidecars(&cluster.servers).await;
+    let sidecars = sidecars(&cluster.servers, &[]).await;
     tokio::time::timeout(PATIENCE, routable(&sidecars, &table)).await.expect("the table becomes routable");
     let keys = keys(&cluster, &table).await;
     let outcome = compare(&cluster, &sidecars, &table, &keys).await;

@@ -81,8 +81,8 @@ fn explain(
     let options = Options {
         max_offset_lag: bounds.max_offset_lag.map(|(lag, _)| lag),
         complete_until: bounds.max_staleness.map(|(staleness, _)| now.back(staleness)),
-        after: None,
         level,
+        ..Options::default()
     };
     let plan = plan(&slot, &options, view, &Traffic::default(), now);
     let info = &located.table;

@@ -24,6 +24,7 @@ pub fn emulate(args: &EmulateArgs) -> Result<(), Box<dyn Error>> {
         servers: usize::from(args.servers),
         version: Version::from_str(&args.version)?,
         partitions: args.partitions.get(),
+        tables: args.tables.clone(),
         seed,
         ports,
         ..base

@@ -40,6 +40,16 @@ choice! {
     }
 }
 
+choice! {
+    /// What a session's token holds its reads to.
+    pub enum SessionMode {
+        /// Never older than what the session has read.
+        Monotonic = "monotonic",
+        /// The host that the session read last, while it lives.
+        Sticky = "sticky",
+    }
+}
+
 /// How fresh a replica must be.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +72,10 @@ pub struct Freshness {
     pub on_unmet: OnUnmet,
     /// How answers carry tokens.
     pub tokens: Tokens,
+    /// What a token holds the reads of its session to.
+    pub session: SessionMode,
+    /// Share of lookups that are asked again of a second replica.
+    pub audit: f64,
     /// Bounds of single tables, by name or pattern.
     pub tables: BTreeMap<String, TableBounds>,
 }

@@ -25,7 +25,7 @@ mod validate;
 pub use choice::NotAChoice;
 pub use credentials::Credentials;
 pub use effective::Effective;
-pub use freshness::{Bound, Freshness, InForce, Level, OnUnmet, Span, TableBounds, Tokens};
+pub use freshness::{Bound, Freshness, InForce, Level, OnUnmet, SessionMode, Span, TableBounds, Tokens};
 pub use health::{Catalogue, Health, Lag};
 pub use layer::Flag;
 pub use listen::{Listen, Shutdown};

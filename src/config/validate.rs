@@ -176,6 +176,7 @@ fn requests(check: &mut Check<'_>, Config { requests, absence, freshness, upstre
     check.at_most(ceiling, ("requests.deadline", requests.deadline));
     check.within("freshness.max_wait", freshness.max_wait, Duration::ZERO, minutes(10));
     check.at_most(("freshness.wait", freshness.wait), ("freshness.max_wait", freshness.max_wait));
+    check.within("freshness.audit", freshness.audit, 0.0, 1.0);
     check.within("freshness.max_waiting", freshness.max_waiting, 0, 100_000);
     check.within("absence.max_in_flight", absence.max_in_flight, 1, 10_000);
     check.within("absence.timeout", absence.timeout, ms(10), minutes(1));

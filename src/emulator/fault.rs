@@ -22,7 +22,7 @@ pub enum Fault {
     /// What `from` sends to `to` is lost, without an error.
     #[allow(missing_docs)]
     CutOff { from: usize, to: usize },
-    /// Ends cuts, slowness, frozen reports, delays, skews, truncations and stalls; starts or resumes nothing.
+    /// Ends cuts, slowness, frozen reports, delays, skews, truncations, stalls and skipping; starts or resumes nothing.
     Heal,
     /// Every answer of the server takes so much longer.
     #[allow(missing_docs)]
@@ -47,11 +47,14 @@ pub enum Fault {
     /// The server sends the head of answers and then nothing.
     #[allow(missing_docs)]
     Stall { server: usize, on: bool },
+    /// The server's standbys pass over the changelog's records, and report them as applied.
+    #[allow(missing_docs)]
+    Skip { server: usize, on: bool },
 }
 
 impl Fault {
     /// Each, as the control port takes it.
-    pub const EXAMPLES: &str = r#"{"crash":1} {"pause":1} {"resume":1} {"close":1} {"start":1} {"wipe":1} {"cutOff":{"from":0,"to":1}} {"slow":{"server":1,"ms":300}} {"stall":{"server":1,"on":true}} {"truncate":{"server":1,"on":true}} {"delayReplication":{"server":1,"ms":5000}} {"freezeLagReports":1} {"clockSkew":{"server":1,"ms":3600000}} {"ghostHost":"ghost:8088"} {"recreateTopic":"TL"} "heal""#;
+    pub const EXAMPLES: &str = r#"{"crash":1} {"pause":1} {"resume":1} {"close":1} {"start":1} {"wipe":1} {"cutOff":{"from":0,"to":1}} {"slow":{"server":1,"ms":300}} {"stall":{"server":1,"on":true}} {"truncate":{"server":1,"on":true}} {"skip":{"server":1,"on":true}} {"delayReplication":{"server":1,"ms":5000}} {"freezeLagReports":1} {"clockSkew":{"server":1,"ms":3600000}} {"ghostHost":"ghost:8088"} {"recreateTopic":"TL"} "heal""#;
 
     /// The servers that it names.
     pub fn servers(&self) -> Vec<usize> {
@@ -67,7 +70,8 @@ impl Fault {
             | Fault::ClockSkew { server, .. }
             | Fault::DelayReplication { server, .. }
             | Fault::Truncate { server, .. }
-            | Fault::Stall { server, .. } => vec![*server],
+            | Fault::Stall { server, .. }
+            | Fault::Skip { server, .. } => vec![*server],
             Fault::CutOff { from, to } => vec![*from, *to],
             Fault::Heal | Fault::RecreateTopic(_) | Fault::GhostHost(_) => Vec::new(),
         }
@@ -82,7 +86,7 @@ mod tests {
     fn every_example_is_a_fault() {
         let examples: Vec<Fault> =
             Fault::EXAMPLES.split(' ').map(|text| serde_json::from_str(text).expect(text)).collect();
-        assert_eq!(examples.len(), 16);
+        assert_eq!(examples.len(), 17);
         assert!(examples.contains(&Fault::Heal));
     }
 }

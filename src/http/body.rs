@@ -95,6 +95,11 @@ impl Body {
         Body::stream(futures_util::stream::iter([Err::<Bytes, _>(error)]))
     }
 
+    /// The bytes of a body that has all of them at hand, and no trailers.
+    pub fn at_hand(&self) -> Option<&Bytes> {
+        (matches!(self.source, Source::Done) && self.trailers.is_none()).then_some(&self.prefix)
+    }
+
     /// Puts bytes before everything this body still has to give.
     ///
     /// Without a copy unless a body already read ahead is given more.

@@ -86,13 +86,14 @@ impl<H: Handler> Serving<H> {
     }
 
     async fn answer_http1(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
-        if !h2c::is_asked_by(&request) {
-            return self.answer(request).await;
-        }
-        match h2c::upgrade(request, &self).await {
-            Ok(switching) => switching,
-            Err(request) => self.answer(*request).await,
-        }
+        let request = match h2c::is_asked_by(&request) {
+            false => request,
+            true => match Box::pin(h2c::upgrade(request, &self)).await {
+                Ok(switching) => return switching,
+                Err(request) => *request,
+            },
+        };
+        self.answer(request).await
     }
 
     /// Serves HTTP/2; `exchange` may put another request in the place of one that came.
@@ -125,11 +126,15 @@ impl<H: Handler> Serving<H> {
         until_done(connection, &info, |connection| connection.graceful_shutdown()).await;
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+    /// Not an `async fn`: that would hold the request twice, and every request's future is moved.
+    fn answer(&self, request: Request<Body>) -> impl Future<Output = Response<Body>> + Send {
         let version = request.version();
-        let mut response = self.handler.handle(request, self.info.clone()).await;
-        *response.version_mut() = version;
-        response
+        let response = self.handler.handle(request, self.info.clone());
+        async move {
+            let mut response = response.await;
+            *response.version_mut() = version;
+            response
+        }
     }
 }
 

@@ -13,12 +13,18 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 /// The client's first SETTINGS in an `Upgrade: h2c` request.
 pub(super) const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 
+const HOP_BY_HOP: [HeaderName; 7] =
+    [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, UPGRADE, HTTP2_SETTINGS, TRANSFER_ENCODING, TE];
+
 /// Removes the fields that are about one connection only, those that `Connection` names included (RFC 9110, 7.6.1).
 ///
 /// `TE: trailers` stays, without the other codings. `Host` and `Content-Length` stay even if `Connection` names them, as
 /// removing them would change what the message means; but `Content-Length` goes if there was a `Transfer-Encoding`, which
 /// overrides it (RFC 9112, 6.3).
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+        return; // one look at each name costs less than a search for each
+    }
     if headers.contains_key(CONNECTION) {
         for name in named_by_connection(headers) {
             headers.remove(name);

@@ -132,8 +132,12 @@ impl Sweep for H1Pool {
 
 async fn dial(connector: &Connector, target: &Uri) -> Result<SendRequest<Body>, SendError> {
     let io = connector.connect(target, HttpVersion::Http1).await?;
-    let (sender, connection) =
-        http1::Builder::new().max_buf_size(BUFFER_BYTES).handshake(io).await.map_err(SendError::connect)?;
+    let (sender, connection) = http1::Builder::new()
+        .max_buf_size(BUFFER_BYTES)
+        .writev(false)
+        .handshake(io)
+        .await
+        .map_err(SendError::connect)?;
     let counted = connector.count(HttpVersion::Http1);
     tokio::spawn(async move {
         let _counted = counted;

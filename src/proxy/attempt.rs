@@ -70,6 +70,11 @@ impl Answer {
         self.body.size_hint().exact().is_some()
     }
 
+    /// The answer's bytes, if it has been read to its end.
+    pub fn at_hand(&self) -> Option<&Bytes> {
+        self.body.at_hand()
+    }
+
     /// The response for the client.
     pub fn into_response(self) -> Response<Body> {
         Response::from_parts(self.head, self.body)

@@ -7,7 +7,7 @@ use super::race::Step;
 use super::reply::Freshness;
 use super::request::Head;
 use super::session::{BadToken, Session, TokenKey};
-use crate::config::{OnUnmet, Tokens};
+use crate::config::{OnUnmet, SessionMode, Tokens};
 use crate::error::ProxyError;
 use crate::route::{Candidate, Located, Options, Plan};
 use crate::sql::inserted_into;
@@ -64,8 +64,14 @@ impl Proxy {
             return Ok((view.slot(table, partition), Options { max_offset_lag, level, ..Options::default() }));
         }
         let slot = view.slot_with_history(table, partition);
+        let sticky = self.settings.freshness.session == SessionMode::Sticky;
         if let Some((staleness, place)) = demand.max_staleness {
             self.above_floor(staleness, place, &slot, view)?;
+        }
+        let complete_until = demand.max_staleness.map(|(staleness, _)| now.back(staleness));
+        if sticky {
+            let favourite = session.last_read(table, partition, view);
+            return Ok((slot, Options { max_offset_lag, complete_until, after: None, level, favourite }));
         }
         let after = session.after(table, partition, slot.epoch, view);
         let after = after.map_err(|bad| {
@@ -74,8 +80,7 @@ impl Proxy {
         if session.awaits_processing(table, partition, view) {
             self.ask(Ask::Process(table.name.clone()));
         }
-        let complete_until = demand.max_staleness.map(|(staleness, _)| now.back(staleness));
-        Ok((slot, Options { max_offset_lag, complete_until, after, level }))
+        Ok((slot, Options { max_offset_lag, complete_until, after, level, favourite: None }))
     }
 
     /// A bound in time can only be kept if it is longer than reports take to arrive.

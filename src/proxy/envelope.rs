@@ -71,7 +71,7 @@ impl Envelope {
     /// Not understood are: no JSON object, no statement, a member that matters given twice, properties of another shape.
     pub fn read(endpoint: Endpoint, body: Bytes) -> Option<Self> {
         let document: Object<'_> = serde_json::from_slice(&body).ok()?;
-        if let Some((body, asked)) = mentions_own(&body).then(|| take_own(&document)).flatten() {
+        if let Some((body, asked)) = has_own(&document).then(|| take_own(&document)).flatten() {
             return Some(Envelope { asked, ..Self::read(endpoint, body)? });
         }
         let sql: Text<'_> = serde_json::from_str(only(&document, endpoint.statement_member())??.get()).ok()?;
@@ -160,23 +160,30 @@ impl Envelope {
     }
 }
 
-/// Whether a body may have members of the sidecar's own: a look that costs less than reading its objects. An escaped name
-/// may be any.
-fn mentions_own(body: &[u8]) -> bool {
-    let mentions = |text: &str| memchr::memmem::find(body, text.as_bytes()).is_some();
-    FIELDS.iter().any(|field| mentions(field.member)) || mentions("\\u")
+/// Where properties may stand; each endpoint reads its own and passes over the other's.
+const PROPERTIES: [&str; 3] = ["requestProperties", "streamsProperties", "properties"];
+
+/// The sidecar's own member of that name.
+fn own(name: &str) -> Option<&'static str> {
+    FIELDS.iter().map(|field| field.member).find(|member| *member == name)
+}
+
+/// Whether a body has members of the sidecar's own.
+fn has_own(document: &Object<'_>) -> bool {
+    let some_own = |object: &Object<'_>| object.0.iter().any(|(name, _)| own(name).is_some());
+    let properties = |name| only(document, name).flatten().and_then(|raw| object(Some(raw)).flatten());
+    some_own(document) || PROPERTIES.iter().filter_map(|name| properties(name)).any(|object| some_own(&object))
 }
 
 /// A body without the sidecar's own members, and those with their values; `None` if it has none.
 pub(super) fn without_own(body: &Bytes) -> Option<(Bytes, Vec<(&'static str, String)>)> {
-    let document: Object<'_> = mentions_own(body).then(|| serde_json::from_slice(body).ok()).flatten()?;
-    take_own(&document)
+    let document: Object<'_> = serde_json::from_slice(body).ok()?;
+    has_own(&document).then(|| take_own(&document)).flatten()
 }
 
 /// The body without the sidecar's own members, and those with their values; `None` if there are none. Of a member that
 /// stands in several places the outermost counts, then that of `requestProperties`.
 fn take_own(document: &Object<'_>) -> Option<(Bytes, Vec<(&'static str, String)>)> {
-    let own = |name: &str| FIELDS.iter().map(|field| field.member).find(|member| *member == name);
     let mut asked = Vec::new();
     let mut keep = |object: &Object<'_>| -> Option<Vec<(String, String)>> {
         let mut kept = Vec::with_capacity(object.0.len());
@@ -190,7 +197,7 @@ fn take_own(document: &Object<'_>) -> Option<(Bytes, Vec<(&'static str, String)>
         (asked.len() > before).then_some(kept)
     };
     let mut members = keep(document);
-    for properties in ["requestProperties", "streamsProperties", "properties"] {
+    for properties in PROPERTIES {
         let Some(inner) = only(document, properties).flatten().and_then(|raw| object(Some(raw)).flatten()) else {
             continue;
         };

@@ -59,7 +59,7 @@ impl Proxy {
         }
         let inbound = Inbound::read(request, self.settings.max_inspected_body).await;
         match inbound.map_err(|error| ProxyError::RequestBody(error.to_string()))? {
-            Inbound::Query(query) => self.query(*query, connection, record).await,
+            Inbound::Query(query) => Box::pin(self.query(*query, connection, record)).await,
             Inbound::Held(head, body) if head.path() == "/close-query" => Box::pin(self.close_query(&head, body)).await,
             Inbound::Held(head, body) if head.path() == "/ksql" => Box::pin(self.statements(&head, body)).await,
             Inbound::Held(head, body) => {

@@ -11,7 +11,7 @@ use super::stores::Store;
 use super::trail::Trail;
 use super::{Proxy, versions};
 use crate::error::ProxyError;
-use crate::route::{Key, Located, Plan, Rejected, Traffic, key_literals, native_order, plan};
+use crate::route::{Candidate, Key, Located, Plan, Rejected, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
 use crate::view::{Ask, ClusterView, HostView, Role};
 use bytes::Bytes;
@@ -41,6 +41,11 @@ pub(super) struct Lookup<'a, 'sql> {
 }
 
 impl<'a, 'sql> Lookup<'a, 'sql> {
+    /// The request's body with its pin.
+    pub fn pinned(&self) -> &Bytes {
+        &self.pinned
+    }
+
     pub fn new(
         proxy: &Proxy,
         request: &'a QueryRequest,
@@ -111,6 +116,7 @@ impl Proxy {
             match self.race_lookup(&lookup, (&plan, &traffic), &view, deadline, trail).await {
                 Finish::Answered(answer, step) => {
                     self.note_served(&lookup, &step, &plan);
+                    self.audit(&lookup, &step, (&plan, &view), &answer);
                     let freshness = self.freshness(&mut lookup, &step, &view, (begun, answer.is_whole()), waited);
                     let served = Served { host: Arc::clone(&step.host.name), candidate: step.candidate, freshness };
                     return Ok((answer, served));
@@ -164,11 +170,7 @@ impl Proxy {
         deadline: tokio::time::Instant,
         trail: &mut Trail,
     ) -> Finish {
-        let pinned = plan.candidates.iter().filter_map(|candidate| {
-            let pin = Some(lookup.located.partition);
-            self.step(view, candidate.host).map(|step| Step { pin, candidate: Some(*candidate), ..step })
-        });
-        let mut steps: Vec<Step> = pinned.collect();
+        let mut steps = self.pinned_steps(lookup, plan, view);
         if plan.native {
             let native = native_order(view, traffic, self.clock.now());
             steps.extend(native.iter().take(NATIVE_STEPS).filter_map(|host| self.step(view, *host)));
@@ -181,8 +183,16 @@ impl Proxy {
             budget: &self.budget,
             metrics: &self.metrics,
         };
-        let proving: Vec<Step> = steps.iter().filter(|step| step.pin.is_some()).cloned().collect();
-        race(steps, &rules, trail, |step| self.attempt_lookup(lookup, step, view, &proving)).await
+        race(steps, &rules, trail, |step| self.attempt_lookup(lookup, step, view, plan)).await
+    }
+
+    /// A pinned attempt at each candidate.
+    fn pinned_steps(&self, lookup: &Lookup<'_, '_>, plan: &Plan, view: &ClusterView) -> Vec<Step> {
+        let pin = Some(lookup.located.partition);
+        let step = |candidate: &Candidate| {
+            self.step(view, candidate.host).map(|step| Step { pin, candidate: Some(*candidate), ..step })
+        };
+        plan.candidates.iter().filter_map(step).collect()
     }
 
     /// One attempt: the exchange, and the proof if it comes back empty.
@@ -191,7 +201,7 @@ impl Proxy {
         lookup: &Lookup<'_, '_>,
         step: Step,
         view: &ClusterView,
-        proving: &[Step],
+        plan: &Plan,
     ) -> (Step, Settled) {
         let Some(host) = view.host(step.index) else {
             return (step, Settled::Failed(Failure { label: "unknown_host", unsent: true, stale_connection: false }));
@@ -211,8 +221,11 @@ impl Proxy {
                 }
                 other => return (step, Settled::from(other)),
             };
-            let provers = if step.pin.is_some() { std::slice::from_ref(&step) } else { proving };
-            match Box::pin(self.believe(lookup, &step, host, provers)).await {
+            let provers = match step.pin {
+                Some(_) => vec![step.clone()],
+                None => self.pinned_steps(lookup, plan, view),
+            };
+            match Box::pin(self.believe(lookup, &step, host, &provers)).await {
                 Proof::Absent => return (step, Settled::Good(empty)),
                 Proof::Present => {}
                 Proof::Behind => return (step, Settled::Unproven(Doubt::Behind)),

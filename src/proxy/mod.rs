@@ -6,6 +6,7 @@
 
 mod answer;
 mod attempt;
+mod audit;
 mod bounds;
 mod demand;
 mod envelope;
@@ -88,6 +89,8 @@ pub struct Proxy {
     queries: Arc<Queries>,
     budget: Mutex<Budget>,
     pull_latency: Mutex<Latency>,
+    /// Places for audits.
+    audits: Arc<Semaphore>,
     /// Places for requests that wait for a fresher replica.
     waiting: Semaphore,
     /// Marks the tokens that this sidecar makes.
@@ -120,6 +123,7 @@ impl Proxy {
             queries: Arc::default(),
             budget: Mutex::new(budget),
             pull_latency: Mutex::default(),
+            audits: Arc::new(Semaphore::new(audit::AT_ONCE)),
             waiting: Semaphore::new(waiting),
             incarnation,
             metrics,

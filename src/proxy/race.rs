@@ -10,11 +10,12 @@ use crate::partition::Partition;
 use crate::route::{Budget, Candidate, Retry};
 use crate::telemetry::Metrics;
 use crate::view::{HostIndex, Moment};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -128,7 +129,7 @@ where
     F: Future<Output = (Step, Settled)>,
 {
     let mut steps = VecDeque::from(steps);
-    let mut running = FuturesUnordered::new();
+    let mut running: SmallVec<[Pin<Box<F>>; SIDE_BY_SIDE]> = SmallVec::new();
     let mut newest: Option<Arc<Host>> = None;
     let mut unsent = false; // whether the attempt that ended last never reached its server: the next is no retry
     let mut due = Instant::now() + rules.limit; // when the newest attempt exceeds its limit
@@ -141,7 +142,7 @@ where
             trail.begin();
             unsent = false;
             newest = Some(Arc::clone(&step.host));
-            running.push(attempt(step));
+            running.push(Box::pin(attempt(step)));
             due = Instant::now() + rules.limit;
             due
         } else if room {
@@ -157,7 +158,7 @@ where
         timer.as_mut().reset(if ends { rules.deadline.min(next_at) } else { next_at });
         tokio::select! {
             biased;
-            Some((step, settled)) = running.next() => {
+            (step, settled) = first(&mut running) => {
                 unsent = matches!(settled, Settled::Failed(failure) if failure.unsent);
                 let useless = unsent || matches!(settled, Settled::Retry(Retry::Limited, _));
                 newest.take_if(|host| host.name == step.host.name); // it is not overdue any longer
@@ -179,6 +180,24 @@ where
             }
         }
     }
+}
+
+/// Waits for the first of a few futures, and takes it out.
+async fn first<F: Future>(running: &mut SmallVec<[Pin<Box<F>>; SIDE_BY_SIDE]>) -> F::Output {
+    poll_fn(|cx| {
+        let ended = running.iter_mut().enumerate().find_map(|(place, future)| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Some((place, output)),
+            Poll::Pending => None,
+        });
+        match ended {
+            Some((place, output)) => {
+                running.swap_remove(place);
+                Poll::Ready(output)
+            }
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 fn withdraw(rules: &Rules<'_>) -> bool {

@@ -31,7 +31,7 @@ const NAMED: usize = 8;
 const MOST_NAMED: usize = 64;
 
 /// How much later than its interval a commit may come, as it waits for the records under way.
-const COMMIT_SLACK: Duration = Duration::from_millis(500);
+pub(super) const COMMIT_SLACK: Duration = Duration::from_millis(500);
 
 /// Bytes before the reads: version, issuer, time of the earlier reads, count.
 const HEAD: usize = 1 + 8 + 6 + 1;
@@ -197,6 +197,12 @@ impl Session {
             let read = self.reads.remove(place);
             self.earlier = self.earlier.max(Some(read.logged(view)));
         }
+    }
+
+    /// The host that was read last of the slot, if the same process still runs there.
+    pub fn last_read(&self, table: &TableInfo, partition: Partition, view: &ClusterView) -> Option<HostIndex> {
+        let read = self.of_slot(table, partition).find(|read| read.kind != Kind::Written)?;
+        view.hosts.iter().position(|host| host.process() == read.process).map(|index| index as HostIndex)
     }
 
     /// Whether a read of the slot waits for the query to have processed its input.

@@ -63,6 +63,7 @@ metrics! {
     pub absence_proofs: Family<IntCounterVec, 2>, "absence_proofs_total", ["method", "result"], "Proofs that an empty answer is one, by method and result.";
     pub unproven_answers: IntCounter, "unproven_answers_total", [], "Empty answers given without proof, because absence.mode is trust.";
     pub bounds_unmet: Family<IntCounterVec, 1>, "bounds_unmet_total", ["policy"], "Lookups whose bound on freshness no replica kept, by what became of them: refused or degraded.";
+    pub audits: Family<IntCounterVec, 1>, "audits_total", ["result"], "Lookups that were asked again of a second replica, by result: agreed, violated, or inconclusive as records came in between.";
     pub reads_after_failover: IntCounter, "reads_after_failover_total", [], "Reads answered by a standby while its active cannot be asked; they may be older than an earlier read.";
     pub client_connections: IntGauge, "client_connections", [], "Connections open on the client port.";
     pub upstream_connections: Family<IntGaugeVec, 1>, "upstream_connections", ["protocol"], "Connections open to servers, by protocol.";

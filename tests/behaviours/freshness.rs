@@ -156,6 +156,26 @@ async fn a_token_holds_a_session_to_what_it_has_read() {
 }
 
 #[tokio::test]
+async fn a_sticky_session_stays_with_its_host_and_leaves_a_lost_one() {
+    let (active, standby) = (good(), good());
+    let mut sticky = settings();
+    sticky.freshness.session = "sticky".parse().unwrap();
+    let stage = Stage::with(&[&active, &standby], Some("0.29.0"), "K STRING", sticky);
+    stage.see_only(&[&standby]);
+    let (_, headers, _) = ask(&stage, &[], "").await;
+    let token = headers["x-ksqldb-sidecar-token"].to_str().unwrap().to_owned();
+    stage.see(&[&active, &standby]);
+    let carried = [("x-ksqldb-sidecar-token", token.as_str())];
+    assert_eq!(ask(&stage, &carried, "").await.0, 200);
+    assert_eq!((active.asked().len(), standby.asked().len()), (0, 2), "the session's host comes before the freshest");
+    assert_eq!(ask(&stage, &carried, r#","read.level":"any""#).await.0, 200);
+    assert_eq!((active.asked().len(), standby.asked().len()), (0, 3), "and before the least busy");
+    stage.see_only(&[&active]);
+    assert_eq!(ask(&stage, &carried, "").await.0, 200, "it is never refused");
+    assert_eq!((active.asked().len(), standby.asked().len()), (1, 3));
+}
+
+#[tokio::test]
 async fn what_the_servers_route_is_refused_a_bound_that_they_would_not_keep() {
     let server = Fake::start(|_| Reply::rows(&[r#"["x",1]"#]));
     let stage = Stage::set(&[&server], Some("0.29.0"), "K STRING");

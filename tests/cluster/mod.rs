@@ -154,6 +154,35 @@ async fn a_token_of_a_changelog_that_was_made_anew_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_audit_agrees_with_sound_replicas_and_finds_one_that_lost_records() {
+    let config = ClusterConfig {
+        commit_interval: Duration::from_millis(50),
+        lag_report_interval: Duration::from_millis(200),
+        ..hasty(Version::V0_29)
+    };
+    let rig = Rig::with(config, &[("FRESHNESS__AUDIT", "1.0")]).await;
+    rig.quieten();
+    let (sidecar, partition) = (&rig.sidecars[0], rig.partition_of("k1"));
+    let audited = async |result: &'static str| {
+        let audits = &sidecar.metrics().audits;
+        let before = audits.with([result]).get();
+        let found = async {
+            while audits.with([result]).get() == before {
+                assert_eq!(query(sidecar.client_addr(), "SELECT K, V FROM TL WHERE K='k1';").await.status, 200);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(40), found).await.unwrap_or_else(|_| panic!("an audit {result}"));
+    };
+    audited("agreed").await;
+    assert_eq!(sidecar.metrics().audits.with(["violated"]).get(), 0);
+    let standby = rig.cluster.holders("TL", partition).unwrap().1[0];
+    rig.cluster.inject(Fault::Skip { server: standby, on: true });
+    rig.cluster.write("S", &"k1".into(), None).unwrap();
+    audited("violated").await;
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn connections_and_requests_under_way_are_counted() {
     let rig = Rig::start(hasty(Version::V0_29)).await;
     let sidecar = &rig.sidecars[0];
@@ -330,7 +359,7 @@ async fn a_bound_given_when_a_table_is_made_lasts_in_the_cluster() {
     let shown = tables().await["tables"]["TL"]["bounds"].clone();
     assert_eq!(shown["maxOffsetLag"], serde_json::json!({"records": 0, "from": "ACCEPTABLE_OFFSET_LAG"}));
     let servers: Vec<String> = rig.cluster.servers().iter().map(|server| server.url.clone()).collect();
-    for sidecar in support::sidecars(&servers).await {
+    for sidecar in support::sidecars(&servers, &[]).await {
         rig.until(&sidecar, "a sidecar that starts later reads it too", bounded).await;
         sidecar.shutdown().await;
     }

@@ -63,8 +63,8 @@ async fn ask(client: &reqwest::Client, address: SocketAddr, statement: &str) -> 
     Ok(Answer { status, body, rows, error })
 }
 
-/// A sidecar beside each server, with every other and its sidecar as peers; their ports are free ones.
-pub async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
+/// A sidecar beside each server, with every other and its sidecar as peers; their ports are free ones. `more` are further settings.
+pub async fn sidecars(servers: &[String], more: &[(&str, &str)]) -> Vec<Sidecar> {
     let is_servers = |admin: &SocketAddr| servers.iter().any(|server| server.ends_with(&format!(":{}", admin.port())));
     let free = std::iter::repeat_with(free_address).filter(|admin| !is_servers(admin));
     let admins: Vec<SocketAddr> = free.take(servers.len()).collect();
@@ -82,7 +82,9 @@ pub async fn sidecars(servers: &[String]) -> Vec<Sidecar> {
             ("PEERS__DISCOVERY", "static".to_owned()),
             ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
         ];
-        let environment = set.into_iter().map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into()));
+        let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
+        let environment =
+            set.into_iter().chain(more).map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into()));
         let options = LoadOptions { environment: environment.collect(), ..LoadOptions::default() };
         all.push(Sidecar::start(Config::load(options).unwrap()).await.unwrap());
     }
@@ -101,10 +103,15 @@ fn free_address() -> SocketAddr {
 impl Rig {
     /// Starts servers, a writer and a sidecar beside each server, and waits until all know of each other.
     pub async fn start(config: ClusterConfig) -> Rig {
+        Rig::with(config, &[]).await
+    }
+
+    /// As [`start`](Self::start), with more settings of the sidecars.
+    pub async fn with(config: ClusterConfig, more: &[(&str, &str)]) -> Rig {
         let cluster = Arc::new(Cluster::start(ClusterConfig { keys: KEYS, ..config }).await.unwrap());
         let writer = write_on(Arc::clone(&cluster), 100, KEYS);
         let servers: Vec<String> = cluster.servers().iter().map(|server| server.url.clone()).collect();
-        let sidecars = sidecars(&servers).await;
+        let sidecars = sidecars(&servers, more).await;
         let rig = Rig { cluster, sidecars, writer };
         rig.complete().await;
         rig
@@ -126,6 +133,11 @@ impl Rig {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("{what}"));
+    }
+
+    /// Writes nothing any more.
+    pub fn quieten(&self) {
+        self.writer.abort();
     }
 
     /// The partition of a key of `TL`.

@@ -95,7 +95,8 @@ impl World {
             (0..SERVERS).map(|place| Watcher::new(place, &names, Arc::clone(&catalogue), &mut rng)).collect();
         watchers.iter_mut().for_each(|watcher| watcher.evidence.set_commit_interval(Some(commit_interval)));
         let next_fault = Duration::from_secs(rng.random_range(4..8));
-        let remade = Duration::from_secs(rng.random_range(8..40));
+        // late enough that the log will not have grown as long again before anybody looks
+        let remade = Duration::from_secs(rng.random_range(25..42));
         World {
             model,
             rng,

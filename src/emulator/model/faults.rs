@@ -27,6 +27,7 @@ impl Model {
             }
             Fault::Truncate { server, on } => self.change(server, |h| h.truncate = on),
             Fault::Stall { server, on } => self.change(server, |h| h.stall = on),
+            Fault::Skip { server, on } => self.change(server, |h| h.skips = on),
         }
         self.refresh_links();
     }
@@ -43,7 +44,7 @@ impl Model {
             host.slow = Duration::ZERO;
             host.replication_extra = Duration::ZERO;
             host.skew_ms = 0;
-            (host.frozen, host.truncate, host.stall) = (false, false, false);
+            (host.frozen, host.truncate, host.stall, host.skips) = (false, false, false, false);
         }
     }
 

@@ -104,6 +104,8 @@ pub struct Host {
     pub replication_extra: Duration,
     /// Sends no reports.
     pub frozen: bool,
+    /// Its standbys pass over records.
+    pub skips: bool,
     /// Breaks answers off.
     pub truncate: bool,
     /// Sends heads without bodies.
@@ -130,6 +132,7 @@ impl Host {
             slow: Duration::ZERO,
             replication_extra: Duration::ZERO,
             frozen: false,
+            skips: false,
             truncate: false,
             stall: false,
         }

@@ -155,8 +155,11 @@ impl Model {
         let delay = self.config.replication_delay + owner.replication_extra;
         // A member that was given up processes nothing more, whatever it still believes.
         let works = owner.state.processes() && !owner.paused && self.members.contains(&host);
+        let skips = owner.skips;
         let replica = owner.replicas.get_mut(&slot)?;
-        if works {
+        if works && skips && replica.role == Role::Standby {
+            replica.skip(log, now, delay);
+        } else if works {
             replica.advance(kind, log, now, delay, self.config.processing_delay);
         }
         Some(replica)

@@ -107,6 +107,11 @@ impl Replica {
         }
     }
 
+    /// As [`advance`](Self::advance) of a standby, without what the records say.
+    pub fn skip(&mut self, slot: &Slot, now: Duration, replication: Duration) {
+        self.position += slot.changelog.iter().skip(self.position).take_while(|c| c.at + replication <= now).count();
+    }
+
     /// Whether it processes input.
     pub fn runs_active(&self) -> bool {
         self.role == Role::Active && self.stage == Stage::Running

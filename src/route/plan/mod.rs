@@ -22,7 +22,10 @@ pub fn plan(slot: &SlotView, options: &Options, view: &ClusterView, traffic: &Tr
     for replica in &slot.replicas {
         let Some(host) = view.host(replica.host) else { continue };
         let reason = unfit(replica, host, view).or_else(|| out_of_bounds(replica, slot, options, view, now));
-        let preference = prefer(replica, host, best, slot, view, traffic, now);
+        let preference = match prefer(replica, host, best, slot, view, traffic, now) {
+            fit if fit < Preference::Unsettled && options.favourite == Some(replica.host) => Preference::Session,
+            preference => preference,
+        };
         let candidate = Candidate {
             host: replica.host,
             role: replica.role,
@@ -157,6 +160,8 @@ fn prefer(
 /// how busy they are. Those that requests met broken, that have just started or that are not known to hold the partition
 /// stay behind.
 fn spread(candidates: &mut [Candidate], traffic: &Traffic) {
+    let session = candidates.iter().take_while(|candidate| candidate.preference == Preference::Session).count();
+    let (_, candidates) = candidates.split_at_mut(session);
     let fit = candidates.iter().take_while(|candidate| candidate.preference < Preference::Unsettled).count();
     let (fit, _) = candidates.split_at_mut(fit);
     let busy = |candidate: &Candidate| {
@@ -184,7 +189,7 @@ fn order(candidates: &mut [Candidate], slot: &SlotView, view: &ClusterView, traf
         let replica = slot.replicas.iter().find(|replica| replica.host == candidate.host);
         replica.and_then(|replica| replica.position).map_or(i64::MIN, |position| position.current)
     };
-    candidates.sort_by_cached_key(|candidate| {
+    candidates.sort_by_key(|candidate| {
         let tied = candidate.preference == Preference::Freshest;
         (
             candidate.preference,

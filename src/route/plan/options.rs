@@ -14,11 +14,13 @@ pub struct Options {
     pub after: Option<After>,
     /// Which replicas may answer.
     pub level: Level,
+    /// The host that the request's session read last, which is asked first if it is as fit as any.
+    pub favourite: Option<HostIndex>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_offset_lag: None, complete_until: None, after: None, level: Level::Latest }
+        Options { max_offset_lag: None, complete_until: None, after: None, level: Level::Latest, favourite: None }
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// Why a candidate stands where it stands; the better preference comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preference {
+    /// The request's session read this host last, and sessions are sticky.
+    Session,
     /// The active, agreed on, settled and at the end of its changelog: nobody can be ahead of it.
     CaughtUpActive,
     /// The largest reported position, or one that a report interval of writes does not tell from it.
@@ -33,6 +35,7 @@ impl Preference {
     /// The label in metrics, access records and explanations.
     pub fn as_str(self) -> &'static str {
         match self {
+            Preference::Session => "session",
             Preference::CaughtUpActive => "caught_up_active",
             Preference::Freshest => "freshest",
             Preference::Behind => "behind",
