@@ -85,6 +85,11 @@ impl Cluster {
         self.shared.model().truth(table, &Datum::key_from_json(key))
     }
 
+    /// The `V` of a key's newest record in a table's changelog as it was at `until`; `None` without one.
+    pub fn logged(&self, table: &str, key: &Value, until: Duration) -> Option<i64> {
+        self.shared.model().logged(table, key, until)
+    }
+
     /// The time that [`truth`](Self::truth) counts in.
     pub fn now(&self) -> Duration {
         self.shared.model().now()

@@ -24,16 +24,20 @@ pub fn is_asked_by(request: &Request<Body>) -> bool {
 /// when both have, when one fails, and when the drain begins.
 ///
 /// # Errors
-/// With the request as it came if no connection could be made, so that another server can be tried.
+/// With the request as it came if there was no answer, so that another server can be tried: a handshake carries a query,
+/// which changes nothing, and no body.
 pub async fn forward(
-    mut request: Request<Body>,
+    request: Request<Body>,
     upstream: &Upstream,
     connection: &ConnectionInfo,
 ) -> Result<Response<Body>, NotForwarded> {
     let io = match upstream.connector.connect(&upstream.uri, HttpVersion::Http1).await {
         Ok(io) => io,
-        Err(error) => return Err(NotForwarded { error, request: Some(Box::new(request)) }),
+        Err(error) => return Err(NotForwarded { error, request: Box::new(request) }),
     };
+    let (came, _) = request.into_parts();
+    let mut request = Request::from_parts(came.clone(), Body::empty());
+    let again = |error| NotForwarded { error, request: Box::new(Request::from_parts(came.clone(), Body::empty())) };
     let client = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
     headers::target_in_origin_form(&mut head, &upstream.target.authority);
@@ -41,13 +45,14 @@ pub async fn forward(
     strip_but_upgrade(&mut head.headers);
 
     let handshake = http1::Builder::new().max_buf_size(BUFFER_BYTES).handshake(io).await;
-    let (mut sender, driver) = handshake.map_err(SendError::connect)?;
+    let (mut sender, driver) = handshake.map_err(|error| again(SendError::connect(error)))?;
     tokio::spawn(async move {
         // Its errors reach whoever waits for the response or reads the tunnel.
         let _ = driver.with_upgrades().await;
     });
     let sent = sender.try_send_request(Request::from_parts(head, body)).await;
-    let mut response = sent.map_err(|error| SendError::after_write(error.into_error(), false, sender.is_closed()))?;
+    let mut response =
+        sent.map_err(|error| again(SendError::after_write(error.into_error(), false, sender.is_closed())))?;
 
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let server = hyper::upgrade::on(&mut response);
@@ -64,14 +69,8 @@ pub async fn forward(
 pub struct NotForwarded {
     /// What was met.
     pub error: SendError,
-    /// The request, if nothing of it was sent.
-    pub request: Option<Box<Request<Body>>>,
-}
-
-impl From<SendError> for NotForwarded {
-    fn from(error: SendError) -> Self {
-        NotForwarded { error, request: None }
-    }
+    /// The request as it came.
+    pub request: Box<Request<Body>>,
 }
 
 fn strip_but_upgrade(headers: &mut HeaderMap) {

@@ -106,10 +106,7 @@ impl Proxy {
                 Err(failed) => {
                     self.note_failure(&known, (&failed.error).into());
                     note(&mut tried, &known, &failed.error);
-                    let Some(unsent) = failed.request else {
-                        return Err(ProxyError::Broken { host: known.name.to_string() });
-                    };
-                    request = *unsent;
+                    request = *failed.request;
                 }
             }
         }

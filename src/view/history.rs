@@ -72,9 +72,11 @@ impl ClusterView {
         (gained > 0 && seconds > 0.0).then(|| gained as f64 / seconds)
     }
 
-    /// The usual time between two reports of a host; `None` before it has reported twice.
+    /// The usual time between two reports of a host; `None` before it has made a few.
     pub fn report_interval(&self, host: HostIndex) -> Option<Duration> {
-        self.told.reports.get(usize::from(host))?.interval()
+        const FEW: usize = 4;
+        let reports = self.told.reports.get(usize::from(host))?;
+        reports.interval().filter(|_| reports.kept().count() >= FEW)
     }
 }
 

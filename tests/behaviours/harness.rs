@@ -15,6 +15,7 @@ use ksqldb_sidecar::view::{
     Catalogue, ClusterStatus, Evidence, HostSpec, HostState, Interval, LivenessSettings, Moment, Observation, Probe,
     Published, ServerVersion, TableInfo,
 };
+use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -102,10 +103,13 @@ impl Fake {
         Fake { address, asked: Arc::default() }
     }
 
-    /// A server whose port refuses connections.
+    /// A server whose port refuses connections: bound, so that nobody else gets it, and never listened on.
     pub fn refusing() -> Fake {
-        let closed = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        Fake { address: closed.local_addr().unwrap(), asked: Arc::default() }
+        let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        bound.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        let address = bound.local_addr().unwrap().as_socket().unwrap();
+        std::mem::forget(bound);
+        Fake { address, asked: Arc::default() }
     }
 
     pub fn asked(&self) -> Vec<Asked> {

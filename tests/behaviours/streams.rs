@@ -177,7 +177,11 @@ async fn b26_a_websocket_is_tunnelled_and_half_closed() {
         stream.write_all(&all).await.unwrap();
     });
     let server = server.await;
-    let stage = Stage::set(&[&Fake::refusing(), &server], Some("0.29.0"), "K STRING");
+    let breaking = Fake::raw(|mut stream: TcpStream, _| async move {
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+    });
+    let breaking = breaking.await; // a handshake is a query, so it may be asked again
+    let stage = Stage::set(&[&Fake::refusing(), &breaking, &server], Some("0.29.0"), "K STRING");
     let mut client = TcpStream::connect(stage.client).await.unwrap();
     let head = "GET /ws/query?request=x HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Key: k\r\nSec-WebSocket-Version: 13\r\n\r\n";

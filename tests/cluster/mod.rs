@@ -1,5 +1,6 @@
 //! Sidecars in front of an emulated cluster, over real sockets, while its servers fail: every read is checked.
 
+mod promises;
 pub mod support;
 
 use self::support::{Rig, Wrong, query};

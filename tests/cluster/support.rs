@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
 
-const KEYS: usize = 60;
+pub const KEYS: usize = 60;
 
 /// A read that broke a promise, with what came back.
 #[derive(Clone, Debug, PartialEq)]
