@@ -56,7 +56,7 @@ impl Question {
     }
 
     /// Plans the statement on a view, as a request of this moment would be, but for what traffic has learned.
-    pub fn answer(&self, view: &ClusterView, config: &Freshness, now: Moment) -> Value {
+    pub fn answer(&self, view: &ClusterView, (config, poll): (&Freshness, Duration), now: Moment) -> Value {
         let statement = classify(&self.statement);
         let class = statement.class.as_str();
         match locate(&statement, view) {
@@ -65,7 +65,7 @@ impl Question {
                 let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();
                 json!({"class": class, "routed": false, "reason": reason.as_str(), "servers": hosts})
             }
-            Ok(located) => explain(class, &located, self.bounds(&located.table, config), view, now),
+            Ok(located) => explain(class, &located, self.bounds(&located.table, config), (view, poll), now),
         }
     }
 }
@@ -74,7 +74,7 @@ fn explain(
     class: &str,
     located: &Located,
     (bounds, level): (InForce, Level),
-    view: &ClusterView,
+    (view, poll): (&ClusterView, Duration),
     now: Moment,
 ) -> Value {
     let slot = view.slot_with_history(&located.table, located.partition);
@@ -107,6 +107,7 @@ fn explain(
         "store": info.store,
         "level": level.as_str(),
         "bounds": bounds_json(&bounds),
+        "leastMaxStalenessMs": view.staleness_floor(&slot, poll).map(|(floor, _)| millis(floor)),
         "candidates": candidates,
         "rejected": rejected,
         "thenNative": plan.native,

@@ -6,6 +6,7 @@
 //! says so once for each change, and leaves the last good view in place with its age.
 
 mod catalogue;
+mod event;
 mod fetch;
 mod keeper;
 mod ksql;
@@ -20,7 +21,8 @@ mod wall;
 pub use fetch::{Fetch, FetchError, Fetched, HttpFetch};
 
 use self::catalogue::CatalogueLoop;
-use self::keeper::{Event, Keeper, Named};
+use self::event::{Event, Named};
+use self::keeper::Keeper;
 use self::membership::{Member, Members, Membership};
 use self::peers::Beat;
 use self::prober::Prober;

@@ -90,6 +90,11 @@ impl Cluster {
         self.shared.model().logged(table, key, until)
     }
 
+    /// How many changelog records a server's replica of a partition holds; `None` if it has none.
+    pub fn position(&self, server: usize, table: &str, partition: u32) -> Option<u64> {
+        self.shared.model().position(server, table, partition)
+    }
+
     /// The time that [`truth`](Self::truth) counts in.
     pub fn now(&self) -> Duration {
         self.shared.model().now()

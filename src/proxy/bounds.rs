@@ -91,13 +91,10 @@ impl Proxy {
         slot: &SlotView,
         view: &ClusterView,
     ) -> Result<(), ProxyError> {
-        let intervals = slot.replicas.iter().filter_map(|replica| view.report_interval(replica.host));
-        let Some(interval) = intervals.max() else { return Ok(()) };
         let poll = self.settings.lag_poll_interval;
-        let floor = (interval + poll) * 2;
-        if staleness >= floor {
+        let Some((floor, interval)) = view.staleness_floor(slot, poll).filter(|(floor, _)| staleness < *floor) else {
             return Ok(());
-        }
+        };
         Err(ProxyError::BadDemand(format!(
             "{place}: a staleness of {staleness:?} cannot be kept: the floor is {floor:?}, as servers report every {interval:?} \
              (ksql.lag.reporting.send.interval.ms) and reports are polled every {poll:?} (lag.poll_interval)"

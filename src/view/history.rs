@@ -72,8 +72,15 @@ impl ClusterView {
         (gained > 0 && seconds > 0.0).then(|| gained as f64 / seconds)
     }
 
+    /// The least bound in time that a slot's reports allow where they are polled every `poll`, and the time between them: a
+    /// report must be made after the one whose time of making is known, and arrive. `None` before there are a few.
+    pub fn staleness_floor(&self, slot: &SlotView, poll: Duration) -> Option<(Duration, Duration)> {
+        let intervals = slot.replicas.iter().filter_map(|replica| self.report_interval(replica.host));
+        intervals.max().map(|interval| ((interval + poll) * 2, interval))
+    }
+
     /// The usual time between two reports of a host; `None` before it has made a few.
-    pub fn report_interval(&self, host: HostIndex) -> Option<Duration> {
+    fn report_interval(&self, host: HostIndex) -> Option<Duration> {
         const FEW: usize = 4;
         let reports = self.told.reports.get(usize::from(host))?;
         reports.interval().filter(|_| reports.kept().count() >= FEW)

@@ -12,6 +12,9 @@ use self::checker::Tally;
 use self::world::World;
 use rand::Rng;
 
+/// Reads without `SIM_READS`; fewer may leave a promise unchecked.
+const DEFAULT: u64 = 20_000;
+
 /// Virtual seconds of one seed.
 const SECONDS: u64 = 60;
 
@@ -21,7 +24,7 @@ fn setting(name: &str) -> Option<u64> {
 
 #[test]
 fn simulation() {
-    let wanted = setting("SIM_READS").unwrap_or(20_000);
+    let wanted = setting("SIM_READS").unwrap_or(DEFAULT);
     let first = setting("SIM_SEED").unwrap_or_else(|| u64::from(rand::rng().random::<u32>()));
     let mut tally = Tally::default();
     let mut seed = first;
@@ -34,5 +37,5 @@ fn simulation() {
     println!("{tally}");
     println!("simulation: {} reads, {} violations, seed {first}", tally.reads(), tally.violations.len());
     assert!(tally.violations.is_empty(), "{:#?}", &tally.violations[..tally.violations.len().min(5)]);
-    assert!(tally.every_promise_was_checked(), "{tally}");
+    assert!(wanted < DEFAULT || tally.every_promise_was_checked(), "{tally}");
 }

@@ -294,12 +294,6 @@ impl World {
             }
             after => after.unwrap(),
         };
-        if old && noticed && after.is_some() {
-            let anew = self.anew;
-            return self.tally.check(Promise::Epoch, false, || {
-                format!("at {now:?} sidecar {place} honours {session:?} from before {anew:?}")
-            });
-        }
         if session.awaits_processing(&self.table, partition, view) && self.watchers[place].processing.is_none() {
             let ends = (0..3).map(|partition| self.model.input_offsets((self.query, partition)).0).collect();
             self.watchers[place].processing = Some((self.model.now(), ends));
@@ -307,7 +301,12 @@ impl World {
         let options = Options { after, ..Options::default() };
         let Some(chosen) = self.plan(view, here, partition, &options) else { return self.tally.refuse(promise) };
         let Some(answer) = self.ask(chosen, &key, partition) else { return self.tally.unanswered() };
-        let now = self.model.now();
+        if old && noticed && after.is_some() {
+            let anew = self.anew;
+            return self.tally.check(Promise::Epoch, false, || {
+                format!("at {now:?} sidecar {place} honours {session:?} from before {anew:?}")
+            });
+        }
         if !noticed {
             self.clients[number].seen.clear(); // of either changelog: no promise spans both
             self.clients[number].wrote = None;

@@ -1,12 +1,14 @@
 //! `ksqldb-sidecar demo`: an emulated cluster behind sidecars while its servers fail, compared with reading from the
 //! servers.
 
+mod promises;
 mod reader;
 mod report;
 mod script;
 
+use self::promises::Asker;
 use self::reader::{Reader, Scene};
-use self::report::{Side, Tally};
+use self::report::{Promise, Side, Tally};
 use crate::app::Sidecar;
 use crate::cli::DemoArgs;
 use crate::config::{Config, LoadOptions};
@@ -51,6 +53,14 @@ async fn run(args: &DemoArgs) -> Result<(), Box<dyn Error>> {
     for (side, address) in addresses(&cluster, &sidecars) {
         readers.push(tokio::spawn(Reader::new(Arc::clone(&scene), side, address, seed)?.run(READ_EVERY)));
     }
+    for promise in Promise::ALL {
+        let asker = Asker::new(Arc::clone(&cluster), promise, &sidecars, KEYS, seed)?;
+        let tally = Arc::clone(&tally);
+        let note = move |promise, verdict| {
+            tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner).judge(promise, verdict);
+        };
+        readers.push(tokio::spawn(asker.run(READ_EVERY, note)));
+    }
     script::play(&cluster, &tally, Duration::from_secs(args.seconds)).await;
     readers.iter().for_each(tokio::task::JoinHandle::abort);
 
@@ -72,7 +82,7 @@ async fn run(args: &DemoArgs) -> Result<(), Box<dyn Error>> {
     if kept {
         Ok(())
     } else {
-        Err("a read through a sidecar failed, hung or was wrong, or one with a token went back in time".into())
+        Err("a read through a sidecar failed, hung or was wrong, one with a token went back in time, or a bound was broken".into())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::report::{Finding, Side, Tally};
 use crate::emulator::{Cluster, Truth};
+use http::HeaderMap;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -17,7 +18,7 @@ const HUNG: Duration = Duration::from_secs(5);
 const TOKEN: &str = "X-Ksqldb-Sidecar-Token";
 
 /// Words of the refusal of a bound.
-const REFUSED: &[u8] = b"no replica is as new as what the token has seen";
+const REFUSED: &str = "no replica is ";
 
 /// What all readers share.
 pub(super) struct Scene {
@@ -40,11 +41,11 @@ pub(super) struct Reader {
 }
 
 /// How long a reader with a token waits for a replica that is not older than what it has read.
-const PATIENCE: &str = "4s";
+pub(super) const PATIENCE: &str = "4s";
 
 impl Reader {
     pub fn new(scene: Arc<Scene>, side: Side, address: SocketAddr, seed: u64) -> Result<Self, Box<dyn Error>> {
-        let client = reqwest::Client::builder().no_proxy().timeout(HUNG).build()?;
+        let client = client()?;
         let random = StdRng::seed_from_u64(seed ^ u64::from(address.port()));
         let url = format!("http://{address}/query");
         Ok(Reader { scene, side, url, client, random, seen: HashMap::new(), token: String::new() })
@@ -71,29 +72,15 @@ impl Reader {
     /// The value of a key: `None` without a row, an error row or a status other than 200 counting as failures.
     async fn read(&mut self, key: &str) -> Result<Answer, reqwest::Error> {
         let statement = format!("SELECT V FROM TL WHERE K='{key}';");
-        let body = serde_json::json!({"ksql": statement, "streamsProperties": {}}).to_string();
-        let mut request = self.client.post(&self.url).header("Accept", "application/vnd.ksql.v1+json");
+        let mut request = self.client.post(&self.url);
         if self.side == Side::Session {
             request = request.header(TOKEN, &self.token).header("X-Ksqldb-Sidecar-Wait", PATIENCE);
         }
-        let response = request.body(body).send().await?;
-        let status = response.status();
-        if let Some(token) = response.headers().get(TOKEN).and_then(|value| value.to_str().ok()) {
+        let (answer, headers) = send(request, &statement).await?;
+        if let Some(token) = headers.get(TOKEN).and_then(|value| value.to_str().ok()) {
             token.clone_into(&mut self.token);
         }
-        let bytes = response.bytes().await?;
-        let elements: Vec<Value> = match serde_json::from_slice(&bytes) {
-            Ok(elements) if status.is_success() => elements,
-            _ if self.side == Side::Session && bytes.windows(REFUSED.len()).any(|part| part == REFUSED) => {
-                return Ok(Answer::Refused);
-            }
-            _ => return Ok(Answer::Error(format!("{status}: {}", String::from_utf8_lossy(&bytes)))),
-        };
-        if let Some(error) = elements.iter().find_map(|element| element.get("errorMessage")) {
-            return Ok(Answer::Error(error.to_string()));
-        }
-        let row = elements.iter().find_map(|element| element.get("row")?.get("columns")?.get(0)?.as_i64());
-        Ok(row.map_or(Answer::Empty, Answer::Value))
+        Ok(answer)
     }
 
     fn judge(&mut self, key: &str, answer: Answer, at: Duration) -> Finding {
@@ -111,7 +98,37 @@ impl Reader {
     }
 }
 
-enum Answer {
+/// A client that gives up after a while.
+pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder().no_proxy().timeout(HUNG).build()
+}
+
+/// Asks a statement: the answer, and which server gave it, by a sidecar's word.
+pub(super) async fn ask(request: reqwest::RequestBuilder, statement: &str) -> reqwest::Result<(Answer, String)> {
+    let (answer, headers) = send(request, statement).await?;
+    let served_by = headers.get("x-ksqldb-sidecar-served-by").and_then(|value| value.to_str().ok());
+    Ok((answer, served_by.unwrap_or_default().to_owned()))
+}
+
+async fn send(request: reqwest::RequestBuilder, statement: &str) -> reqwest::Result<(Answer, HeaderMap)> {
+    let body = serde_json::json!({"ksql": statement, "streamsProperties": {}}).to_string();
+    let response = request.header("Accept", "application/vnd.ksql.v1+json").body(body).send().await?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let text = response.text().await?;
+    let answer = match serde_json::from_str::<Vec<Value>>(&text) {
+        Ok(elements) if status.is_success() => {
+            let error = elements.iter().find_map(|element| element.get("errorMessage"));
+            let row = elements.iter().find_map(|element| element.get("row")?.get("columns")?.get(0)?.as_i64());
+            error.map_or(row.map_or(Answer::Empty, Answer::Value), |error| Answer::Error(error.to_string()))
+        }
+        _ if text.contains(REFUSED) => Answer::Refused,
+        _ => Answer::Error(format!("{status}: {text}")),
+    };
+    Ok((answer, headers))
+}
+
+/// What one read brought: no row and no error is `Empty`.
+pub(super) enum Answer {
     Value(i64),
     Empty,
     Refused,

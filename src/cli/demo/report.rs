@@ -1,5 +1,6 @@
 //! What the readers found, side by side.
 
+use super::promises::{RECORDS, STALENESS};
 use std::fmt;
 use std::time::Duration;
 
@@ -10,6 +11,44 @@ pub(super) enum Side {
     Sidecar,
     /// Sidecars, with a token and the patience that it may need.
     Session,
+}
+
+/// What a bound promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    Offset = 0,
+    Time = 1,
+    Written = 2,
+}
+
+impl Promise {
+    pub const ALL: [Promise; 3] = [Promise::Offset, Promise::Time, Promise::Written];
+
+    fn describe(self) -> String {
+        match self {
+            Promise::Offset => format!("lacks at most {RECORDS} records"),
+            Promise::Time => format!("complete up to {} s ago", STALENESS.as_secs()),
+            Promise::Written => "holds what was written".to_owned(),
+        }
+    }
+}
+
+/// What became of a promise in one read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Kept,
+    /// No replica kept it in time, and the client was told so.
+    Refused,
+    /// With the reason.
+    Broken(String),
+}
+
+/// Counts of verdicts.
+#[derive(Clone, Debug, Default)]
+struct Verdicts {
+    kept: usize,
+    refused: usize,
+    broken: Vec<String>,
 }
 
 /// What one read came to.
@@ -55,9 +94,19 @@ pub(super) struct Tally {
     native: Column,
     sidecar: Column,
     session: Column,
+    promises: [Verdicts; 3],
 }
 
 impl Tally {
+    pub fn judge(&mut self, promise: Promise, verdict: Verdict) {
+        let Some(verdicts) = self.promises.get_mut(promise as usize) else { return };
+        match verdict {
+            Verdict::Kept => verdicts.kept += 1,
+            Verdict::Refused => verdicts.refused += 1,
+            Verdict::Broken(why) => verdicts.broken.push(why),
+        }
+    }
+
     pub fn add(&mut self, side: Side, finding: &Finding, took: Duration) {
         let column = match side {
             Side::Native => &mut self.native,
@@ -83,14 +132,16 @@ impl Tally {
         }
     }
 
-    /// Whether no read through a sidecar failed, hung or was wrong, and none with a token went back in time.
+    /// Whether no read through a sidecar failed, hung or was wrong, none with a token went back in time, and no bound was
+    /// broken.
     ///
     /// Without a token, reads that went back in time are shown and not judged: after the loss of an active its standby may
     /// be behind, and the sidecar answers from it where the servers themselves do not answer.
     pub fn promises_kept(&self) -> bool {
         let sound =
             |column: &Column| column.reads > 0 && column.failed == 0 && column.hung == 0 && column.wrong_empty == 0;
-        sound(&self.sidecar) && sound(&self.session) && self.session.back == 0
+        let bounds = self.promises.iter().all(|promise| promise.broken.is_empty());
+        sound(&self.sidecar) && sound(&self.session) && self.session.back == 0 && bounds
     }
 
     /// The totals in one line.
@@ -134,6 +185,12 @@ impl fmt::Display for Tally {
             "A read that went back in time is older than one before: a standby took over for a lost active. Natively such reads often\n\
              fail or hang instead; with a token they wait for a replica that is not older, or are refused."
         )?;
+        writeln!(f, "\n{:<25} {:>9} {:>12} {:>12}", "bounds, by sidecars", "kept", "broken", "refused")?;
+        for promise in Promise::ALL {
+            let Some(Verdicts { kept, refused, broken }) = self.promises.get(promise as usize) else { continue };
+            writeln!(f, "{:<25} {kept:>9} {:>12} {refused:>12}", promise.describe(), broken.len())?;
+            broken.iter().take(KEPT).try_for_each(|why| writeln!(f, "broken: {why}"))?;
+        }
         self.sidecar.failures.iter().try_for_each(|failure| writeln!(f, "failed through a sidecar: {failure}"))
     }
 }
@@ -171,6 +228,13 @@ mod tests {
             assert_eq!(tally.promises_kept(), kept, "{bad:?}");
         }
         assert!(!Tally::default().promises_kept(), "no reads prove nothing");
+        for (verdict, kept) in [(Verdict::Kept, true), (Verdict::Refused, true), (Verdict::Broken("x".into()), false)] {
+            let mut tally = Tally::default();
+            tally.add(Side::Sidecar, &good, Duration::from_millis(2));
+            tally.add(Side::Session, &good, Duration::from_millis(2));
+            tally.judge(Promise::Time, verdict);
+            assert_eq!(tally.promises_kept(), kept);
+        }
         let mut tally = Tally::default();
         for (side, back) in [(Side::Sidecar, true), (Side::Session, false), (Side::Session, true)] {
             assert_eq!(tally.promises_kept(), tally.session.reads == 1);

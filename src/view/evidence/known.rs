@@ -20,7 +20,10 @@ pub(super) struct Host {
     /// Since when its own placement shows nothing although others place partitions there.
     pub closing: Option<Moment>,
     pub reports: Arc<Reports>,
-    pub placement: Option<Arc<Placement>>,
+    /// With the time at which it was told last, at the latest.
+    pub placement: Option<(Moment, Arc<Placement>)>,
+    /// The update time of its own report in its newest answer.
+    pub told: i64,
 }
 
 impl Host {
@@ -35,6 +38,7 @@ impl Host {
             closing: None,
             reports: Arc::new(Reports::settled()),
             placement: None,
+            told: 0,
         }
     }
 

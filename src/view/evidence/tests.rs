@@ -236,3 +236,45 @@ fn without_any_placement_every_host_may_hold_everything() {
     fixture.hears("a", 1000, &[says("a", ACTIVE, None)]);
     assert_eq!(fixture.replica(1, 1000), None);
 }
+
+/// Lags at times, in records and milliseconds, and the records a second by which the lag is estimated to shrink: the cases
+/// of kafka-lag-exporter's lookup table, told for an estimate that only orders and displays.
+#[test]
+fn the_rate_of_catching_up_is_that_of_the_last_two_reports() {
+    for (case, reports, rate) in [
+        ("one point tells nothing", &[(1_000, 0, 500)][..], None),
+        ("the lag shrinks evenly", &[(1_000, 0, 500), (6_000, 450, 500)], Some(90.0)),
+        ("the log grows meanwhile", &[(1_000, 0, 500), (2_000, 300, 600)], Some(200.0)),
+        ("a flat curve has no rate", &[(1_000, 100, 500), (2_000, 100, 500)], None),
+        ("neither has a growing lag", &[(1_000, 100, 500), (2_000, 120, 600)], None),
+        ("who is at the end gains nothing", &[(1_000, 500, 500), (2_000, 600, 600)], None),
+        ("the oldest points do not count", &[(1_000, 0, 900), (2_000, 500, 900), (4_000, 600, 900)], Some(50.0)),
+        ("reports may be far apart", &[(1_000, 0, 500), (61_000, 500, 500)], Some(500.0 / 60.0)),
+    ] {
+        let mut fixture = Fixture::new();
+        for report in reports {
+            fixture.hears("a", report.0 as u64, &[says("a", Some(Role::Standby), Some(*report))]);
+        }
+        let view = fixture.0.view(Moment::from_millis(62_000));
+        let found = view.catch_up_rate(0, &view.tables["T"], 0);
+        assert_eq!(found.map(|rate| (rate * 1e3).round()), rate.map(|rate: f64| (rate * 1e3).round()), "{case}");
+    }
+}
+
+#[test]
+fn a_changelog_that_was_made_anew_is_remembered_when_no_report_from_before_is_kept() {
+    let mut fixture = Fixture::new();
+    let hear = |fixture: &mut Fixture, at: u64, end: i64| {
+        fixture.hears("a", at, &[says("a", Some(Role::Active), Some((at as i64, end, end)))]);
+    };
+    hear(&mut fixture, 1_000, 700);
+    assert_eq!(fixture.slot(1_500).epoch, None);
+    hear(&mut fixture, 2_000, 3);
+    for second in 3..60 {
+        hear(&mut fixture, second * 1_000, 3 + second as i64 * 100);
+    }
+    assert_eq!(fixture.slot(60_000).epoch, Some(Moment::from_millis(2_000)));
+    let tables = vec![Arc::new(test_table("T", "CTAS_T_2", 1))];
+    fixture.0.set_catalogue(Arc::new(Catalogue { tables, ..Catalogue::default() }));
+    assert_eq!(fixture.slot(60_000).epoch, None, "it goes with its query");
+}
