@@ -22,6 +22,7 @@ use crate::config::{Flag, LoadOptions};
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Sends each keyed pull query on ksqlDB to the freshest live replica, from beside each unmodified server.
 ///
@@ -136,6 +137,9 @@ pub struct EmulateArgs {
     /// Partitions of each table
     #[arg(long, value_name = "N", default_value = "6")]
     pub partitions: NonZeroU32,
+    /// Time between two lag reports of a server; servers' own default is 5s
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub report_every: Duration,
     /// Tables to have, separated by commas [default: all that are emulated]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub tables: Vec<String>,

@@ -25,6 +25,7 @@ pub fn emulate(args: &EmulateArgs) -> Result<(), Box<dyn Error>> {
         version: Version::from_str(&args.version)?,
         partitions: args.partitions.get(),
         tables: args.tables.clone(),
+        lag_report_interval: args.report_every,
         seed,
         ports,
         ..base

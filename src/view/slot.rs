@@ -32,6 +32,8 @@ pub struct ReplicaView {
     pub position: Option<Position>,
     /// When that report was made, at the latest.
     pub reported: Option<Moment>,
+    /// Whether it held, by that report, all that had been logged by the one before.
+    pub keeps_up: bool,
     /// Whether it has reported twice since it started, moved, changed role or came back from a pause.
     pub settled: bool,
     /// Whether its position is certainly its own: it has reported since then, and is no active that the others do not take
@@ -55,6 +57,7 @@ impl ReplicaView {
             agreed: false,
             position: None,
             reported: None,
+            keeps_up: false,
             settled: true,
             reliable: true,
             awake: true,
@@ -104,12 +107,14 @@ impl ClusterView {
                 continue;
             }
             let settled = reports.is_settled(query_id, partition);
+            let earlier = reports.previous().and_then(|report| report.position(query_id, place));
             let replica = ReplicaView {
                 host: index,
                 role: role.unwrap_or(Role::Unplaced),
                 agreed: role == Some(Role::Active) && agreement.active_agreed,
                 position,
                 reported: position.and(newest).map(|report| report.seen),
+                keeps_up: position.is_some_and(|now| now.current >= earlier.map_or(now.end, |earlier| earlier.end)),
                 settled,
                 // the first report after a pause may be that of an active that has yet to learn that it is none
                 reliable: reports.is_renewed(query_id, partition)
@@ -124,7 +129,6 @@ impl ClusterView {
                 && let Some(position) = position
             {
                 slot.end = slot.end.max(Some(position.end));
-                let earlier = reports.previous().and_then(|report| report.position(query_id, place));
                 slot.interval_writes = slot.interval_writes.max(earlier.map_or(0, |e| position.end - e.end));
             }
             slot.replicas.push(replica);

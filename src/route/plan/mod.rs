@@ -109,20 +109,19 @@ fn out_of_bounds(
 /// Whether a key that a replica does not have is absent, and not just not yet there.
 ///
 /// A stale row may be served, an empty answer for an existing key never: the replica's newest report must be young and
-/// have found it at the changelog's end, by the sample that it took of both itself. Others may report an end that is
-/// later by what was written since: two report intervals of writes at most. An active that everybody takes for it is at
-/// the end by its role; a bound that the request sets allows for what it lacks. Where servers report no lags, nothing can
-/// be said against any replica, and where the reports of a slot have stopped, nothing against its active.
+/// show that it keeps up, which is that it holds all that had been logged by its report before, and lacks no more of the
+/// largest end than two report intervals of writes, as other hosts may have reported later. An active that everybody
+/// takes for it is ahead of all; a bound that the request sets allows for what it lacks. Where servers report no lags,
+/// nothing can be said against any replica, and where the reports of a slot have stopped, nothing against its active.
 fn absence_counts(replica: &ReplicaView, slot: &SlotView, options: &Options, view: &ClusterView, now: Moment) -> bool {
     let tie = u64::try_from(slot.interval_writes).unwrap_or(0).saturating_mul(2);
     let lacks_at_most = |most: u64| replica.lag(slot.end).is_some_and(|lag| lag <= most);
-    let found_at_end = replica.position.is_some_and(|position| position.current >= position.end);
     let leads = replica.agreed && replica.settled;
-    let at_the_end =
-        lacks_at_most(options.max_offset_lag.unwrap_or(0)) || ((found_at_end || leads) && lacks_at_most(tie));
+    let sound =
+        lacks_at_most(options.max_offset_lag.unwrap_or(0)) || ((replica.keeps_up || leads) && lacks_at_most(tie));
     let young = |replica: &ReplicaView| replica.has_young_report(now, view.max_report_age);
     let blind = || replica.agreed && !slot.replicas.iter().any(young);
-    !view.lag_reporting || (at_the_end && replica.awake && young(replica)) || blind()
+    !view.lag_reporting || (sound && replica.awake && young(replica)) || blind()
 }
 
 fn prefer(

@@ -24,6 +24,7 @@ fn replica(host: HostIndex, text: &str) -> ReplicaView {
         role,
         agreed: role == Role::Active && !flags.contains(&"disputed"),
         position,
+        keeps_up: position.is_some_and(|position| position.current >= position.end) || flags.contains(&"moving"),
         reported: position.map(|_| if old { Moment::from_millis(1_000) } else { Moment::from_millis(599_500) }),
         settled: !flags.contains(&"young"),
         reliable: true,
@@ -166,7 +167,7 @@ fn a_bound_is_kept_or_refused_never_relaxed() {
 }
 
 #[test]
-fn absence_is_believed_of_a_replica_that_found_itself_at_the_end() {
+fn absence_is_believed_of_a_replica_that_keeps_up() {
     let seen = |replicas: &[&str], interval_writes, bound: Option<u64>| {
         let options = Options { max_offset_lag: bound, ..Options::default() };
         let states = vec![HostState::Live; replicas.len()];
@@ -176,7 +177,8 @@ fn absence_is_believed_of_a_replica_that_found_itself_at_the_end() {
         hosts
     };
     assert_eq!(seen(&["active 100/100", "standby 100/100"], 0, None), [0, 1]);
-    assert_eq!(seen(&["active 100/100", "standby 90/100"], 5, None), [0], "it found itself behind, by however little");
+    assert_eq!(seen(&["active 100/100", "standby 90/100 moving"], 5, None), [0, 1], "what it lacks is on its way");
+    assert_eq!(seen(&["active 100/100", "standby 99/100"], 5, None), [0], "it has stopped, however little it lacks");
     assert_eq!(seen(&["active 100/100", "standby 90/90"], 5, None), [0, 1], "two intervals of writes came since");
     assert_eq!(seen(&["active 100/100", "standby 89/89"], 5, None), [0], "more than that: it has stopped");
     assert_eq!(seen(&["active 98/100", "standby 90/100"], 5, None), [0], "nobody is ahead of the active");
