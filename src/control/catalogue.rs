@@ -1,7 +1,7 @@
 //! Which tables there are, and which of them can be routed.
 
-use super::event::Event;
 use super::fetch::Fetch;
+use super::keeper::Event;
 use super::ksql::{KsqlError, Listing, Query, Source, ask, input_partitions};
 use super::membership::Members;
 use super::topology::{self, pulled_store};

@@ -1,19 +1,59 @@
 //! The one owner of the evidence: folds what the loops find, publishes snapshots, and says what changed.
 
-use super::event::{Event, Named, ReportAge};
 use super::wall::WallClock;
 use crate::clock::Clock;
 use crate::config::Freshness;
 use crate::telemetry::{HostMetrics, Metrics, OnChange, SlotMetrics};
 use crate::view::{
-    ClusterStatus, ClusterView, Evidence, HostName, HostState, Interval, Moment, Observation, OwnObservation, Probe,
-    Published, Role, ServerVersion, Settings,
+    Catalogue, ClockExchange, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment,
+    Observation, OwnObservation, Probe, Processed, Published, Role, ServerVersion, Settings,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+
+/// What a loop found.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The servers to know.
+    Hosts(Vec<HostSpec>),
+    /// One probe.
+    Probed { host: HostName, probe: Probe, version: Option<ServerVersion>, sent: Moment, now: Moment },
+    /// One answer to `/clusterStatus`.
+    Observed { asked: HostName, body: Bytes, made: Interval, age: ReportAge },
+    /// The own server's `/clusterStatus` exists, or is switched off.
+    Heartbeats(bool),
+    /// What `/ksql` told of tables.
+    Catalogue(Arc<Catalogue>),
+    /// Whether standbys answer and how often actives commit, by the server's properties.
+    Properties { standby_reads: Option<bool>, commit_interval: Option<Duration> },
+    /// Up to when a query has processed its input.
+    Processed(String, Processed),
+    /// An exchange of clocks with the sidecar of that incarnation.
+    Clock(u64, ClockExchange),
+    /// The cluster that the local server belongs to.
+    ClusterId(String),
+}
+
+/// How the own server knows the cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Named {
+    /// Every name in its `/clusterStatus`.
+    pub names: BTreeSet<String>,
+    /// Whether it has none, because heartbeats are off.
+    pub without_heartbeats: bool,
+}
+
+/// How old the answering server's own report is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReportAge {
+    /// The server shares this machine's clock, which stood so (epoch milliseconds) when the answer arrived.
+    SharedClock(i64),
+    /// What a sidecar beside the server says of it.
+    Told(Option<Duration>),
+}
 
 /// How many events are folded before a snapshot is made, at most.
 const FOLDED: usize = 256;
@@ -36,8 +76,6 @@ pub(super) struct Keeper {
     hosts: BTreeMap<HostName, HostMetrics>,
     slots: BTreeMap<String, Vec<SlotMetrics>>,
     heartbeats: Option<bool>,
-    /// The newest answer of each server to `/clusterStatus`, with the update time of the server's own report.
-    answers: BTreeMap<HostName, (Bytes, i64)>,
     wall: WallClock,
     advice: OnChange<Vec<&'static str>>,
     /// Names that are no known server, and since when, until that is said.
@@ -65,7 +103,6 @@ impl Keeper {
             hosts: BTreeMap::new(),
             slots: BTreeMap::new(),
             heartbeats: None,
-            answers: BTreeMap::new(),
             wall: WallClock::default(),
             advice: OnChange::default(),
             unroutable: (BTreeSet::new(), None),
@@ -97,10 +134,7 @@ impl Keeper {
     /// Folds an event; tells whether it says more than that a server still is as it was.
     fn fold(&mut self, event: Event) -> bool {
         match event {
-            Event::Hosts(specs) => {
-                self.answers.clear(); // they may tell of servers that were not known
-                self.evidence.set_hosts(&specs, self.clock.now());
-            }
+            Event::Hosts(specs) => self.evidence.set_hosts(&specs, self.clock.now()),
             Event::Probed { host, probe, version, sent, now } => {
                 return self.probed(&host, probe, version, sent, now);
             }
@@ -110,7 +144,6 @@ impl Keeper {
                 self.named.send_if_modified(|named| std::mem::replace(&mut named.without_heartbeats, !on) == on);
             }
             Event::Catalogue(catalogue) => {
-                self.answers.clear(); // they may tell of tables that were not known
                 let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
                 self.metrics.tables.with(["routable"]).set(count(catalogue.tables.len()));
                 self.metrics.tables.with(["passed_through"]).set(count(catalogue.passed_through.len()));
@@ -153,15 +186,6 @@ impl Keeper {
     }
 
     fn observed(&mut self, asked: &HostName, body: &Bytes, made: Interval, age: ReportAge) {
-        let same = self.answers.get(asked).filter(|(last, _)| last == body).map(|(_, updated)| *updated);
-        if let Some(own_report_age) = same.map(|updated| self.own_report_age(age, made, updated))
-            && self.evidence.observe_again(asked, made, own_report_age)
-        {
-            if let ReportAge::SharedClock(_) = age {
-                self.publish_own(asked, body, made, own_report_age);
-            }
-            return;
-        }
         let status = match ClusterStatus::parse(body) {
             Ok(status) => status,
             Err(error) => {
@@ -172,8 +196,10 @@ impl Keeper {
         };
         let reported = status.hosts.0.iter().find(|(name, _)| **name == **asked);
         let updated = reported.map_or(0, |(_, host)| host.host_store_lags.update_time_ms);
-        let own_report_age = self.own_report_age(age, made, updated);
-        self.answers.insert(Arc::clone(asked), (body.clone(), updated));
+        let own_report_age = match age {
+            ReportAge::Told(age) => age,
+            ReportAge::SharedClock(now_ms) => self.wall.age(now_ms, made.to, updated),
+        };
         if let ReportAge::SharedClock(_) = age {
             self.publish_own(asked, body, made, own_report_age);
         }
@@ -185,13 +211,6 @@ impl Keeper {
                 named.names = names;
                 changed
             });
-        }
-    }
-
-    fn own_report_age(&mut self, age: ReportAge, made: Interval, updated: i64) -> Option<Duration> {
-        match age {
-            ReportAge::Told(age) => age,
-            ReportAge::SharedClock(now_ms) => self.wall.age(now_ms, made.to, updated),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which servers there are, how they are dialled, and which sidecars stand beside them.
 
-use super::event::{Event, Named};
 use super::fetch::Fetch;
+use super::keeper::{Event, Named};
 use super::ksql::{ask_hosts, ask_name};
 use crate::config::{BaseUrl, Config, Discovery};
 use crate::telemetry::{LoopHealth, Metrics};

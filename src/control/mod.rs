@@ -6,7 +6,6 @@
 //! says so once for each change, and leaves the last good view in place with its age.
 
 mod catalogue;
-mod event;
 mod fetch;
 mod keeper;
 mod ksql;
@@ -21,8 +20,7 @@ mod wall;
 pub use fetch::{Fetch, FetchError, Fetched, HttpFetch};
 
 use self::catalogue::CatalogueLoop;
-use self::event::{Event, Named};
-use self::keeper::Keeper;
+use self::keeper::{Event, Keeper, Named};
 use self::membership::{Member, Members, Membership};
 use self::peers::Beat;
 use self::prober::Prober;

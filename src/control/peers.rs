@@ -3,8 +3,8 @@
 //! What a peer says of its own server is a reason to probe that server at once, never a verdict: liveness is this sidecar's
 //! own evidence.
 
-use super::event::Event;
 use super::fetch::Fetch;
+use super::keeper::Event;
 use crate::clock::Clock;
 use crate::view::{Ask, ClockExchange, Heartbeat, HostState, Interval, MESSAGE_VERSION, Published};
 use std::sync::Arc;

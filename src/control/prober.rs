@@ -1,7 +1,7 @@
 //! Probes one server: `GET /info` on an interval, whatever state it is in.
 
-use super::event::Event;
 use super::fetch::{Fetch, FetchError, Fetched};
+use super::keeper::Event;
 use super::membership::Member;
 use crate::clock::Clock;
 use crate::config::Config;

@@ -1,7 +1,7 @@
 //! Finds out up to when a query has processed its input, where a request's token asks for it.
 
-use super::event::Event;
 use super::fetch::Fetch;
+use super::keeper::Event;
 use super::ksql::{self, InputOffsets};
 use crate::clock::Clock;
 use crate::config::Config;

@@ -1,8 +1,8 @@
 //! Brings in what each server says of the cluster: the own one's `/clusterStatus`, the others' by the sidecars beside
 //! them, or directly while such a sidecar does not answer.
 
-use super::event::{Event, ReportAge};
 use super::fetch::{Fetch, FetchError, Fetched};
+use super::keeper::{Event, ReportAge};
 use super::membership::Member;
 use crate::clock::Clock;
 use crate::config::Config;

@@ -136,6 +136,8 @@ pub struct ClusterConfig {
     pub session_timeout: Duration,
     /// How often a server reports its positions; 1 s.
     pub lag_report_interval: Duration,
+    /// Longest time from a report's positions to its ends; 60 ms.
+    pub sampling: Duration,
     /// How long a standby needs for a changelog record; 30 ms.
     pub replication_delay: Duration,
     /// How long an active needs for an input record; 5 ms.
@@ -172,6 +174,7 @@ impl Default for ClusterConfig {
             commit_interval: Duration::from_millis(500),
             session_timeout: Duration::from_secs(10),
             lag_report_interval: Duration::from_secs(1),
+            sampling: Duration::from_millis(60),
             replication_delay: Duration::from_millis(30),
             processing_delay: Duration::from_millis(5),
             forwarding_timeout: Duration::from_secs(20),

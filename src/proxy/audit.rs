@@ -94,7 +94,7 @@ impl Proxy {
             table: Arc::clone(table),
             partition,
             first: (Arc::clone(&step.host), answer.at_hand()?.clone()),
-            second: self.hosts.get(host)?,
+            second: self.hosts.get(host, view)?,
             version: versions::upstream(lookup.request, host.version),
             sql: sql.to_owned(),
             end: slot.end?,

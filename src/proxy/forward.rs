@@ -40,7 +40,7 @@ impl Proxy {
         let mut tried = String::new();
         for index in native_order(&view, &traffic, self.clock.now()) {
             let Some(host) = view.host(index) else { continue };
-            let Some(known) = self.hosts.get(host) else { continue };
+            let Some(known) = self.hosts.get(host, &view) else { continue };
             match self.forward_to(&known, head, &mut reclaim, pool).await {
                 Ok(response) => return Ok((response, Served::by(Arc::clone(&host.name)))),
                 Err(error) if error.is_request_body() => return Err(ProxyError::RequestBody(error.to_string())),
@@ -100,7 +100,7 @@ impl Proxy {
         let traffic = self.hosts.traffic(&view, None);
         let (mut request, mut tried) = (request, String::new());
         for index in native_order(&view, &traffic, self.clock.now()) {
-            let Some(known) = view.host(index).and_then(|host| self.hosts.get(host)) else { continue };
+            let Some(known) = view.host(index).and_then(|host| self.hosts.get(host, &view)) else { continue };
             match tunnel::forward(request, &known.upstream, connection).await {
                 Ok(response) => return Ok((response, Served::by(Arc::clone(&known.name)))),
                 Err(failed) => {
@@ -117,7 +117,7 @@ impl Proxy {
     pub(super) async fn close_query(&self, head: &Head, body: Bytes) -> Result<(Response<Body>, Served), ProxyError> {
         let view = self.published.load();
         let runs_at = self.queries.host_of(&body).and_then(|name| host_named(&view, &name));
-        let Some(host) = runs_at.and_then(|host| self.hosts.get(host)) else {
+        let Some(host) = runs_at.and_then(|host| self.hosts.get(host, &view)) else {
             return self.forward(head, Outgoing::Held(body), Pool::Pull).await;
         };
         let mut reclaim = Reclaim::new(Outgoing::Held(body));

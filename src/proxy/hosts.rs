@@ -47,23 +47,26 @@ impl Hosts {
         Hosts { client, known: DashMap::new() }
     }
 
-    /// The server's entry, made at its first use; `None` if its address is none that can be dialled.
-    pub fn get(&self, view: &HostView) -> Option<Arc<Host>> {
-        if let Some(host) = self.known.get(&view.name).filter(|host| host.url == view.url) {
+    /// The entry of a server of the view, made at its first use, when those of servers that are gone are forgotten; `None` if
+    /// its address is none that can be dialled.
+    pub fn get(&self, server: &HostView, view: &ClusterView) -> Option<Arc<Host>> {
+        if let Some(host) = self.known.get(&server.name).filter(|host| host.url == server.url) {
             return Some(Arc::clone(&host));
         }
-        let target: Target = view.url.parse().ok()?;
+        let target: Target = server.url.parse().ok()?;
+        self.known.retain(|name, _| view.hosts.iter().any(|host| host.name == *name));
+        self.client.retain(|known| *known == target || self.known.iter().any(|host| *host.upstream.target() == *known));
         let host = Arc::new(Host {
-            name: Arc::clone(&view.name),
+            name: Arc::clone(&server.name),
             upstream: self.client.upstream(&target),
-            url: Arc::clone(&view.url),
+            url: Arc::clone(&server.url),
             in_flight: AtomicU32::new(0),
             latency: Mutex::new((Latency::default(), Instant::now())),
             broken_at: AtomicU64::new(0),
             shunned_until: AtomicU64::new(0),
             overdue: AtomicU32::new(0),
         });
-        self.known.insert(Arc::clone(&view.name), Arc::clone(&host));
+        self.known.insert(Arc::clone(&server.name), Arc::clone(&host));
         Some(host)
     }
 

@@ -60,7 +60,7 @@ impl<'a, 'sql> Lookup<'a, 'sql> {
             literals: key_literals(statement, info).unwrap_or_default(),
             bounds: proxy.bounds(said.or(info, &proxy.settings.freshness), info, view)?,
             windows: &statement.windows,
-            store: proxy.stores.get(info),
+            store: proxy.stores.get(info, view),
             pinned: request.envelope.pinned(located.partition),
             located,
         })

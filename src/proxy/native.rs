@@ -56,7 +56,7 @@ impl Proxy {
 
     /// The attempt to make at a host of the view.
     pub(super) fn step(&self, view: &ClusterView, index: u16) -> Option<Step> {
-        let host = self.hosts.get(view.host(index)?)?;
+        let host = self.hosts.get(view.host(index)?, view)?;
         Some(Step { host: Arc::clone(&host), index, pin: None, candidate: None })
     }
 }

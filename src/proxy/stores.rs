@@ -1,7 +1,7 @@
 //! What requests learn about state stores: who answered last, how long it takes, and keys known to exist.
 
 use crate::route::{Key, Latency};
-use crate::view::{HostName, TableInfo};
+use crate::view::{ClusterView, HostName, TableInfo};
 use dashmap::DashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,12 +28,13 @@ struct Slot {
 }
 
 impl Stores {
-    /// The store of a table, made at its first use.
-    pub fn get(&self, table: &TableInfo) -> Arc<Store> {
+    /// The store of a table of the view, made at its first use, when those of tables that are gone are forgotten.
+    pub fn get(&self, table: &TableInfo, view: &ClusterView) -> Arc<Store> {
         let partitions = table.partitions.get() as usize;
         if let Some(store) = self.0.get(&table.query_id).filter(|store| store.slots.len() == partitions) {
             return Arc::clone(&store);
         }
+        self.0.retain(|query_id, _| view.tables.values().any(|table| table.query_id == *query_id));
         let slots = (0..partitions).map(|_| Mutex::default()).collect();
         let store = Arc::new(Store { latency: Mutex::default(), slots });
         self.0.insert(table.query_id.clone(), Arc::clone(&store));
@@ -98,5 +99,24 @@ impl Store {
 
     fn latency(&self) -> MutexGuard<'_, Latency> {
         self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::test_table;
+
+    #[test]
+    fn stores_of_tables_that_are_gone_are_forgotten() {
+        let view = |name: &str, query: &str| {
+            let table = (name.to_owned(), Arc::new(test_table(name, query, 3)));
+            ClusterView { tables: Arc::new([table].into()), ..ClusterView::default() }
+        };
+        let (stores, old, new) = (Stores::default(), view("T", "CTAS_T_1"), view("T", "CTAS_T_2"));
+        let first = stores.get(&old.tables["T"], &old);
+        assert!(Arc::ptr_eq(&first, &stores.get(&old.tables["T"], &old)));
+        assert!(!Arc::ptr_eq(&first, &stores.get(&new.tables["T"], &new)));
+        assert_eq!(stores.0.len(), 1);
     }
 }

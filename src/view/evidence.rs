@@ -172,7 +172,8 @@ impl Evidence {
     /// Takes in one answer to `/clusterStatus`.
     pub fn observe(&mut self, observation: &Observation<'_>) {
         let catalogue = self.catalogue.clone().unwrap_or_default();
-        let mut placement = Placement { asked: observation.asked.into(), by_query: HashMap::new() };
+        let mut placement =
+            Placement { asked: observation.asked.into(), at: observation.made.to, by_query: HashMap::new() };
         let own = self.hosts.iter().any(|host| host.spec.local && *host.spec.name == *observation.asked);
         if own {
             self.unroutable.clear();
@@ -187,7 +188,6 @@ impl Evidence {
             };
             if name == observation.asked {
                 host.recognise(status.last_status_update_ms, observation.made.from);
-                host.told = status.host_store_lags.update_time_ms;
             }
             for (query_id, of_query) in &status.active_standby_per_query.0 {
                 if let Some(table) = catalogue.tables.iter().find(|table| table.query_id == **query_id) {
@@ -206,62 +206,33 @@ impl Evidence {
                 }
             }
         }
-        self.replace_placement(observation.asked, placement, observation.made.to);
+        self.replace_placement(observation.asked, placement);
     }
 
     /// Replaces the asked server's view, distrusts slots whose role flipped, and recognises a closing server.
-    fn replace_placement(&mut self, asked: &str, placement: Placement, at: Moment) {
-        if let Some((_, before)) = self.host_mut(asked).and_then(|host| host.placement.take()) {
-            self.distrust_promoted(&before, &placement, at);
-            self.distrust_demoted(asked, &before, &placement, at);
-        }
-        self.place(asked, Arc::new(placement), at);
-    }
-
-    fn place(&mut self, asked: &str, placement: Arc<Placement>, at: Moment) {
-        let horizon = at.back(self.settings.max_report_age);
+    fn replace_placement(&mut self, asked: &str, placement: Placement) {
+        let horizon = placement.at.back(self.settings.max_report_age);
         let placed_elsewhere = self.hosts.iter().any(|host| {
-            let view = host.placement.as_ref().filter(|(told, _)| *told >= horizon);
+            let view = host.placement.as_ref().filter(|view| view.at >= horizon);
             *host.spec.name != *asked
                 && host.liveness.state() == HostState::Live
-                && view.is_some_and(|(_, view)| view.places(asked))
+                && view.is_some_and(|view| view.places(asked))
         });
+        if let Some(before) = self.host_mut(asked).and_then(|host| host.placement.take()) {
+            self.distrust_promoted(&before, &placement);
+            self.distrust_demoted(asked, &before, &placement);
+        }
         if let Some(host) = self.host_mut(asked) {
             let closing = placement.by_query.is_empty() && placed_elsewhere;
-            host.closing = closing.then_some(host.closing.unwrap_or(at));
-            host.placement = Some((at, placement));
+            host.closing = closing.then_some(host.closing.unwrap_or(placement.at));
+            host.placement = Some(Arc::new(placement));
         }
-    }
-
-    /// Takes in an answer to `/clusterStatus` that is the same as the one before, byte for byte; `false` if it must be
-    /// looked at all the same.
-    ///
-    /// It says that its server still is as it was, and perhaps better when its report was made. Where the server's own
-    /// report is not the newest that is known of it, its clock may have been set back, which only time shows.
-    pub fn observe_again(&mut self, asked: &str, made: Interval, own_report_age: Option<Duration>) -> bool {
-        let Some(host) = self.hosts.iter_mut().find(|host| *host.spec.name == *asked) else { return false };
-        let (Some(incarnation), Some((_, placement))) = (host.incarnation, host.placement.clone()) else {
-            return false;
-        };
-        let newest = host.reports.newest().map(|report| report.update_time_ms);
-        if newest.is_some_and(|newest| newest != host.told) {
-            return false;
-        }
-        host.recognise(incarnation, made.from);
-        if let Some(age) = own_report_age {
-            let (made_after, seen) = (made.from.back(age), made.to.back(age));
-            if host.reports.newest().is_some_and(|newest| newest.is_dated_better_by(Some(made_after), seen)) {
-                Arc::make_mut(&mut host.reports).date(Some(made_after), seen);
-            }
-        }
-        self.place(asked, placement, made.to);
-        true
     }
 
     /// A standby that became active starts anew: it has yet to read the rest of the changelog.
     ///
     /// Not so an active that the view has merely found out about: a server that has just started does not know the others.
-    fn distrust_promoted(&mut self, before: &Placement, after: &Placement, at: Moment) {
+    fn distrust_promoted(&mut self, before: &Placement, after: &Placement) {
         for (query_id, slots) in &after.by_query {
             for (partition, claims) in slots.iter().enumerate() {
                 let (Some(active), Some(old)) = (&claims.active, before.claims(query_id, partition)) else { continue };
@@ -270,20 +241,20 @@ impl Evidence {
                     None => old.standbys.contains(active),
                 };
                 if took_over && let Some(host) = self.host_mut(active) {
-                    Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32, at);
+                    Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32, after.at);
                 }
             }
         }
     }
 
     /// An active that finds itself a standby reported itself current while it was one, whatever it held.
-    fn distrust_demoted(&mut self, asked: &str, before: &Placement, after: &Placement, at: Moment) {
+    fn distrust_demoted(&mut self, asked: &str, before: &Placement, after: &Placement) {
         let Some(host) = self.host_mut(asked) else { return };
         for (query_id, slots) in &after.by_query {
             for (partition, claims) in slots.iter().enumerate() {
                 let was = before.claims(query_id, partition).and_then(|old| old.role(asked));
                 if was == Some(Role::Active) && claims.role(asked) == Some(Role::Standby) {
-                    Arc::make_mut(&mut host.reports).demote(query_id, partition as u32, at);
+                    Arc::make_mut(&mut host.reports).demote(query_id, partition as u32, after.at);
                 }
             }
         }
@@ -293,10 +264,8 @@ impl Evidence {
     pub fn view(&self, now: Moment) -> ClusterView {
         let horizon = now.back(self.settings.max_report_age);
         let live = || self.hosts.iter().filter(|host| host.liveness.state() == HostState::Live);
-        let mut placements: Vec<_> =
-            live().filter_map(|host| host.placement.as_ref()).filter(|(told, _)| *told >= horizon).collect();
-        placements.sort_by_key(|(told, _)| std::cmp::Reverse(*told));
-        let placements = placements.into_iter().map(|(_, placement)| Arc::clone(placement)).collect();
+        let mut placements: Vec<_> = live().filter_map(|h| h.placement.clone()).filter(|p| p.at >= horizon).collect();
+        placements.sort_by_key(|placement| std::cmp::Reverse(placement.at));
         let young = |host: &Host| host.reports.newest().is_some_and(|report| report.seen >= horizon);
         ClusterView {
             made: now,

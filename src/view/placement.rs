@@ -1,6 +1,6 @@
 //! Who holds which partition, as the servers say it, and when a claim to be active is believed.
 
-use super::{HostName, QueryPlacement, TableInfo};
+use super::{HostName, Moment, QueryPlacement, TableInfo};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ impl Claims {
 pub(super) struct Placement {
     /// Who told it.
     pub asked: HostName,
+    /// When it answered, at the latest.
+    pub at: Moment,
     /// By query id, then partition.
     pub by_query: HashMap<Arc<str>, Vec<Claims>>,
 }
@@ -113,23 +115,26 @@ pub(super) fn agree<'a>(views: &'a [Arc<Placement>], query_id: &str, partition: 
 mod tests {
     use super::*;
 
-    fn view(active: Option<&str>, standbys: &[&str]) -> Arc<Placement> {
+    fn view(at: u64, active: Option<&str>, standbys: &[&str]) -> Arc<Placement> {
         let claims = Claims {
             active: active.map(HostName::from),
             standbys: standbys.iter().map(|s| HostName::from(*s)).collect(),
         };
-        Arc::new(Placement { asked: "x:1".into(), by_query: HashMap::from([(Arc::from("Q"), vec![claims])]) })
+        Arc::new(Placement {
+            asked: "x:1".into(),
+            at: Moment::from_millis(at),
+            by_query: HashMap::from([(Arc::from("Q"), vec![claims])]),
+        })
     }
 
     #[test]
     fn an_active_is_believed_when_two_views_name_it_and_no_newer_one_another() {
         let cases = [
-            // the newest view first
-            (vec![view(Some("a"), &["b"])], Some("a"), true),
-            (vec![view(Some("a"), &[]), view(Some("a"), &[])], Some("a"), true),
-            (vec![view(Some("b"), &[]), view(Some("a"), &[]), view(Some("a"), &[])], Some("b"), false),
-            (vec![view(None, &[]), view(Some("a"), &[])], Some("a"), true),
-            (vec![view(None, &["b"]), view(Some("a"), &[])], None, false),
+            (vec![view(9, Some("a"), &["b"])], Some("a"), true),
+            (vec![view(9, Some("a"), &[]), view(8, Some("a"), &[])], Some("a"), true),
+            (vec![view(9, Some("b"), &[]), view(8, Some("a"), &[]), view(7, Some("a"), &[])], Some("b"), false),
+            (vec![view(9, None, &[]), view(8, Some("a"), &[])], Some("a"), true),
+            (vec![view(9, None, &["b"]), view(8, Some("a"), &[])], None, false),
         ];
         for (views, active, agreed) in cases {
             let agreement = agree(&views, "Q", 0);

@@ -40,11 +40,6 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether these bounds on when it was made are narrower.
-    pub fn is_dated_better_by(&self, made_after: Option<Moment>, seen: Moment) -> bool {
-        made_after > self.made_after || seen < self.seen
-    }
-
     pub fn position(&self, query_id: &str, partition: usize) -> Option<Position> {
         self.positions.get(query_id)?.get(partition).copied().flatten()
     }
@@ -137,14 +132,6 @@ impl Reports {
         self.is_awake() && !demoted && young.is_none_or(|(_, reports)| *reports >= 1)
     }
 
-    /// Narrows the bounds on when the newest report was made.
-    pub fn date(&mut self, made_after: Option<Moment>, seen: Moment) {
-        if let Some(newest) = self.kept.back_mut() {
-            newest.made_after = newest.made_after.max(made_after);
-            newest.seen = newest.seen.min(seen);
-        }
-    }
-
     /// Takes in a report and tells whether it is a new one: made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
     ///
     /// One that is known already may come again from somebody who knows better when it was made. A report is newer if the
@@ -159,10 +146,11 @@ impl Reports {
         seen: Moment,
         told_by_itself: Option<Moment>,
     ) -> bool {
-        match self.kept.back() {
+        match self.kept.back_mut() {
             _ if lags.update_time_ms <= 0 => return false,
             Some(newest) if newest.update_time_ms == lags.update_time_ms => {
-                self.date(made_after, seen);
+                newest.made_after = newest.made_after.max(made_after);
+                newest.seen = newest.seen.min(seen);
                 return false;
             }
             Some(newest) => {

@@ -62,6 +62,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let names: Vec<String> = (0..SERVERS).map(|server| format!("ksql-{server}:8088")).collect();
+        let report_every = rng.random_range(200..1_500);
         let config = ClusterConfig {
             seed,
             keys: KEYS,
@@ -69,7 +70,8 @@ impl World {
             tables: vec![TABLE.into()],
             commit_interval: Duration::from_millis(rng.random_range(50..2_000)),
             session_timeout: Duration::from_millis(rng.random_range(1_500..6_000)),
-            lag_report_interval: Duration::from_millis(rng.random_range(200..1_500)),
+            lag_report_interval: Duration::from_millis(report_every),
+            sampling: Duration::from_millis(rng.random_range(20..report_every)),
             replication_delay: Duration::from_millis(rng.random_range(1..300)),
             phases: Phases::default().scaled(0.3),
             epoch_ms: 1_700_000_000_000,
@@ -240,7 +242,9 @@ impl World {
         let Some(chosen) = self.plan(view, here, partition, &options) else {
             return self.tally.refuse(Promise::Offset);
         };
-        let Some(end) = view.slot(&self.table, partition).end else { return };
+        let slot = view.slot(&self.table, partition);
+        let young = slot.replicas.iter().filter(|r| r.has_young_report(here, view.max_report_age));
+        let Some(end) = young.filter_map(|replica| replica.position).map(|position| position.end).max() else { return };
         let Some(_) = self.ask(chosen, key, partition) else { return self.tally.unanswered() };
         let Some(position) = self.model.position(chosen.host.into(), TABLE, partition) else { return };
         let kept = position as i64 >= end - bound as i64;

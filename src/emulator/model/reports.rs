@@ -15,7 +15,8 @@ impl Model {
         }
         let epoch = host.epoch;
         self.report_positions_of(index);
-        let later = self.jitter(5, 60);
+        let longest = u64::try_from(self.config.sampling.as_millis()).unwrap_or(u64::MAX);
+        let later = self.jitter(5, longest);
         self.schedule(later, Event::Ends { host: index, epoch });
     }
 

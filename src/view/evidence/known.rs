@@ -20,10 +20,7 @@ pub(super) struct Host {
     /// Since when its own placement shows nothing although others place partitions there.
     pub closing: Option<Moment>,
     pub reports: Arc<Reports>,
-    /// With the time at which it was told last, at the latest.
-    pub placement: Option<(Moment, Arc<Placement>)>,
-    /// The update time of its own report in its newest answer.
-    pub told: i64,
+    pub placement: Option<Arc<Placement>>,
 }
 
 impl Host {
@@ -38,7 +35,6 @@ impl Host {
             closing: None,
             reports: Arc::new(Reports::settled()),
             placement: None,
-            told: 0,
         }
     }
 
