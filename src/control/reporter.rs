@@ -17,6 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// How long a sidecar that did not answer is left alone while its server is asked directly.
 const SIDECAR_PAUSE: Duration = Duration::from_secs(5);
 
+/// How much longer than between two polls of the own server it is between two of another: every answer is as large as the
+/// cluster, and the own server tells most of what the others do.
+const OTHERS: u32 = 2;
+
 /// Asks about one server.
 pub(super) struct Reporter<F> {
     pub fetch: Arc<F>,
@@ -56,13 +60,14 @@ impl<F: Fetch> Reporter<F> {
         published: Arc<Published>,
         health: LoopHealth,
     ) -> Self {
+        let (poll, local) = (config.lag.poll_interval, member.spec.local);
         Reporter {
             fetch,
             clock,
             events,
             member,
             published,
-            interval: config.lag.poll_interval,
+            interval: if local { poll } else { poll * OTHERS },
             timeout: config.lag.timeout,
             sidecar_after: Instant::now(),
             newest: None,

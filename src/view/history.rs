@@ -72,11 +72,12 @@ impl ClusterView {
         (gained > 0 && seconds > 0.0).then(|| gained as f64 / seconds)
     }
 
-    /// The least bound in time that a slot's reports allow where they are polled every `poll`, and the time between them: a
-    /// report must be made after the one whose time of making is known, and arrive. `None` before there are a few.
+    /// The least bound in time that a slot's reports allow where a server is polled every `poll` by its own sidecar and every
+    /// second time by the others, and the time between reports: one must be made after the one whose time of making is known,
+    /// and arrive. `None` before there are a few.
     pub fn staleness_floor(&self, slot: &SlotView, poll: Duration) -> Option<(Duration, Duration)> {
         let intervals = slot.replicas.iter().filter_map(|replica| self.report_interval(replica.host));
-        intervals.max().map(|interval| ((interval + poll) * 2, interval))
+        intervals.max().map(|interval| (interval * 2 + poll * 3, interval))
     }
 
     /// The usual time between two reports of a host; `None` before it has made a few.

@@ -42,8 +42,6 @@ mutate offset-of-own-end src/view/slot.rs \
   'slot.end = slot.end.max(Some(position.end));' 'slot.end = slot.end.or(Some(position.end));'
 mutate time-bound-by-newest-sample src/view/history.rs \
   'samples.iter().filter(|sample| sample.end <= position.current)' 'samples.iter().filter(|_| position.current >= 0)'
-mutate sampling-began-when-it-was-made src/view/report.rs \
-  'let begun = self.kept.iter().rev().find_map(|report| report.made_after);' 'let begun = made_after;'
 mutate cache-counts-as-logged src/proxy/session.rs \
   'Kind::Cached if self.lived_until(logged, view) => After' 'Kind::Cached if logged > self.at.to => After'
 mutate a-pause-loses-no-task src/view/evidence.rs \
