@@ -3,16 +3,16 @@
 #
 #   tests/simulation/mutations.sh [NAME]      each mutation in a copy of the tree, below target/mutations; about a minute each
 #
-# Settings: SIM_READS (100000) reads for each. Ends with the line `mutations: N caught of M`.
+# Settings: SIM_READS, reads for each (100000, more where what a rule forbids is rare). Ends with the line `mutations: N caught of M`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 copy=$PWD/target/mutations
 mkdir -p "$copy"
 caught=0 all=0
 
-# mutate NAME FILE OLD NEW: OLD is what stands there, which must be found
+# mutate NAME FILE OLD NEW [READS]: OLD is what stands there, which must be found
 mutate() {
-  local name=$1 file=$2
+  local name=$1 file=$2 reads=${5:-100000}
   [ "${only:-$name}" = "$name" ] || return 0
   all=$((all + 1))
   git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy" --preserve=timestamps
@@ -25,7 +25,7 @@ if text.count(old) != 1:
 open(path, "w").write(text.replace(old, new))
 P
   local log=$copy/$name.log
-  if (cd "$copy" && CARGO_TARGET_DIR=$copy/target SIM_READS=${SIM_READS:-100000} \
+  if (cd "$copy" && CARGO_TARGET_DIR=$copy/target SIM_READS=${SIM_READS:-$reads} \
       cargo test --quiet --test integration -- --exact simulation::simulation --nocapture) > "$log" 2>&1; then
     echo "NOT caught  $name"
   elif grep -q '^simulation: ' "$log"; then
@@ -45,11 +45,11 @@ mutate time-bound-by-newest-sample src/view/history.rs \
 mutate cache-counts-as-logged src/proxy/session.rs \
   'Kind::Cached if self.lived_until(logged, view) => After' 'Kind::Cached if logged > self.at.to => After'
 mutate a-pause-loses-no-task src/view/evidence.rs \
-  '            host.interrupt();' ''
+  '            host.interrupt();' '' 1000000
 mutate same-process-same-store src/route/plan/mod.rs \
-  'host == replica.host && replica.same_since.is_none_or(|since| since <= read)' 'host == replica.host'
+  'host == replica.host && replica.same_since.is_none_or(|since| since <= read)' 'host == replica.host' 1000000
 mutate first-report-after-a-pause src/view/slot.rs \
-  '&& (settled || role != Some(Role::Active))' ''
+  '&& (settled || role != Some(Role::Active))' '' 400000
 mutate zombies-are-believed src/view/slot.rs \
   '&& !self.is_zombie(&host.name, role, &agreement, query_id, place),' ','
 mutate written-is-logged-at-once src/proxy/session.rs \
