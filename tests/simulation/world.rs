@@ -50,6 +50,9 @@ pub struct World {
     query: usize,
     next_fault: Duration,
     healing: Vec<(Duration, Fault)>,
+    /// Keys that were not there at the start.
+    fresh: usize,
+    report_every: Duration,
     /// How far each server's clock is off, in milliseconds.
     skews: Vec<i64>,
     /// When the changelog will be created anew, and when it was.
@@ -109,6 +112,8 @@ impl World {
             query,
             next_fault,
             healing: Vec::new(),
+            fresh: 0,
+            report_every: Duration::from_millis(report_every),
             skews,
             remade: seed.is_multiple_of(2).then_some(remade),
             anew: None,
@@ -142,7 +147,11 @@ impl World {
     }
 
     fn write(&mut self) {
-        let key = format!("k{}", self.rng.random_range(0..KEYS));
+        let key = match self.rng.random_bool(0.1) {
+            true => format!("n{}", self.fresh),
+            false => format!("k{}", self.rng.random_range(0..KEYS)),
+        };
+        self.fresh += usize::from(key.starts_with('n'));
         let value = self.model.put("S", &key.as_str().into(), None).unwrap().value.unwrap();
         let client = self.rng.random_range(0..self.clients.len() * 8);
         if let Some(client) = self.clients.get_mut(client).filter(|client| client.wrote.is_none()) {
@@ -222,7 +231,13 @@ impl World {
             0 => self.within_offsets(&view, here, &key, located.partition),
             1 => self.within_time(watcher, &view, here, &key, located.partition),
             2 | 3 => self.in_session(watcher, &view, here, &key, located.partition),
-            _ => self.absent(&view, here, &key, located.partition),
+            _ => {
+                // a key of some seconds ago: old ones are everywhere
+                let newest = format!("n{}", self.fresh.saturating_sub(self.rng.random_range(15..80)));
+                let statement = format!("SELECT V FROM {TABLE} WHERE K='{newest}';");
+                let Ok(located) = locate(&classify(&statement), &view) else { return };
+                self.absent(&view, here, &newest, located.partition);
+            }
         }
     }
 
@@ -342,10 +357,16 @@ impl World {
         if !chosen.sees_absence {
             return self.tally.refuse(Promise::Absence);
         }
-        let Some(answer) = self.ask(chosen, key, partition) else { return self.tally.unanswered() };
+        // what came since the replica's last two reports, as far as they have arrived, may be missing
         let now = self.model.now();
+        let unseen = chosen.age.unwrap_or_default() + self.report_every * 3 + Duration::from_secs(1);
+        if self.model.logged(TABLE, &key.into(), now.saturating_sub(unseen)).is_none() {
+            return;
+        }
+        let Some(answer) = self.ask(chosen, key, partition) else { return self.tally.unanswered() };
         self.tally.check(Promise::Absence, answer.is_some(), || {
-            format!("at {now:?} {key} is absent at host {}", chosen.host)
+            let slot = view.slot(&self.table, partition);
+            format!("at {now:?} {key} is absent at host {}: {chosen:?} of {slot:?}", chosen.host)
         });
     }
 
