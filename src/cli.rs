@@ -3,6 +3,7 @@
 mod check;
 mod classify;
 mod demo;
+mod drain;
 mod emulate;
 mod lines;
 mod partition;
@@ -12,6 +13,7 @@ mod run;
 pub use check::check;
 pub use classify::classify;
 pub use demo::demo;
+pub use drain::drain;
 pub use emulate::emulate;
 pub use lines::answer_lines;
 pub use partition::partition;
@@ -44,6 +46,11 @@ pub enum Command {
     ///
     /// Exits with 2, and every problem on standard error, if the sidecar would not start with it.
     Check(ConfigArgs),
+    /// Have no query sent to the local server any more, and wait until it may be stopped
+    ///
+    /// Exits with 0 once no sidecar chooses the server and others hold a current replica of all that it holds. A restart of
+    /// the server ends the drain.
+    Drain(DrainArgs),
     /// Show an emulated cluster behind sidecars while its servers fail, compared with reading from the servers
     ///
     /// Exits with 0 only if no read through a sidecar failed, hung or was wrongly empty, and none with a token went back in
@@ -114,6 +121,23 @@ pub struct DemoArgs {
     /// Seed of keys, faults and their times [default: a random one, printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+}
+
+/// Arguments of `drain`.
+#[derive(Clone, Debug, Args)]
+pub struct DrainArgs {
+    /// Admin address of the sidecar, on this machine
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8090")]
+    pub admin: String,
+    /// How long to wait until the server may be stopped, up to 10m
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub wait: Duration,
+    /// Only tell whether it would be safe now
+    #[arg(long, conflicts_with = "end")]
+    pub ready: bool,
+    /// Take a drain back
+    #[arg(long)]
+    pub end: bool,
 }
 
 /// Arguments of `emulate`.

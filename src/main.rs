@@ -38,6 +38,7 @@ fn dispatch(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Check(args) => cli::check(args.load_options(), &mut output.lock()),
         Command::Classify => Ok(cli::classify(input, output.lock())?),
         Command::Partition(args) => cli::partition(&args, input, output.lock()),
+        Command::Drain(args) => cli::drain(&args, output),
         Command::Demo(args) => cli::demo(&args),
         Command::Emulate(args) => cli::emulate(&args),
     }

@@ -13,3 +13,4 @@ mod replay;
 mod simulation;
 mod sql;
 mod sql_properties;
+mod survival;

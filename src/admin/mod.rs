@@ -3,6 +3,7 @@
 //! Reads snapshots and metrics only; what peers send goes to `control` by a channel. Statements are shown to loopback
 //! only.
 
+mod drain;
 mod explain;
 mod status;
 mod tables;
@@ -85,7 +86,16 @@ impl Admin {
             (Method::POST, "/heartbeat") => self.heartbeat(body).await,
             (Method::POST, "/explain") if local => self.explain(body).await,
             (Method::POST, "/explain") => refuse(StatusCode::FORBIDDEN, "statements are explained to loopback only"),
-            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => not_allowed("GET"),
+            (Method::POST, "/drain") if local => self.drain(head.uri.query()).await,
+            (Method::DELETE, "/drain") if local => self.undrain().await,
+            (Method::POST | Method::DELETE, "/drain") => {
+                refuse(StatusCode::FORBIDDEN, "a server is drained from loopback only")
+            }
+            (Method::GET, "/drain/ready") => self.drain_ready(),
+            (_, "/drain") => not_allowed("POST, DELETE"),
+            (_, "/drain/ready" | "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => {
+                not_allowed("GET")
+            }
             (_, "/heartbeat" | "/explain") => not_allowed("POST"),
             _ => refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints"),
         }
@@ -152,16 +162,9 @@ impl Admin {
                 "not a heartbeat: expects JSON with version, incarnation, server, state",
             );
         };
+        let clock_ms = Some(millis(self.clock.now().since_epoch()));
+        let answer = Heartbeat::of(&self.published, &self.incarnation, clock_ms, &heartbeat.server);
         let _ = self.asks.try_send(Ask::Heard(heartbeat)); // the next one comes soon
-        let view = self.published.load();
-        let own = view.local().map(|(_, host)| host);
-        let answer = Heartbeat {
-            version: MESSAGE_VERSION,
-            incarnation: self.incarnation.clone(),
-            clock_ms: Some(millis(self.clock.now().since_epoch())),
-            server: own.map(|host| host.name.to_string()).unwrap_or_default(),
-            state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
-        };
         json(StatusCode::OK, &json!(answer))
     }
 

@@ -15,6 +15,9 @@ pub struct Server {
     /// Its name in `/clusterStatus`; `None` to ask it.
     #[serde(deserialize_with = "non_empty")]
     pub name: Option<String>,
+    /// File with the id of its process; `None` to find it by its listening socket.
+    #[serde(deserialize_with = "non_empty")]
+    pub pid_file: Option<PathBuf>,
     /// Longest wait for a connection to any server or peer.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,

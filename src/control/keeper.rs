@@ -1,12 +1,14 @@
 //! The one owner of the evidence: folds what the loops find, publishes snapshots, and says what changed.
 
+mod gauges;
+
 use super::wall::WallClock;
 use crate::clock::Clock;
 use crate::config::Freshness;
 use crate::telemetry::{HostMetrics, Metrics, OnChange, SlotMetrics};
 use crate::view::{
     Catalogue, ClockExchange, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment,
-    Observation, OwnObservation, Probe, Processed, Published, Role, ServerVersion, Settings,
+    Observation, OwnObservation, PeerWord, Probe, Processed, Published, ServerVersion, Settings,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,12 @@ pub(super) enum Event {
     Hosts(Vec<HostSpec>),
     /// One probe.
     Probed { host: HostName, probe: Probe, version: Option<ServerVersion>, sent: Moment, now: Moment },
+    /// A sign that a server stands still or has ended, which is no proof.
+    Suspected { host: HostName, sign: Sign, now: Moment },
+    /// What the sidecar beside a server said.
+    Heard { host: HostName, word: PeerWord },
+    /// The own server is to be drained, or no longer.
+    Drain(bool),
     /// One answer to `/clusterStatus`.
     Observed { asked: HostName, body: Bytes, made: Interval, age: ReportAge },
     /// The own server's `/clusterStatus` exists, or is switched off.
@@ -35,6 +43,27 @@ pub(super) enum Event {
     Clock(u64, ClockExchange),
     /// The cluster that the local server belongs to.
     ClusterId(String),
+}
+
+/// What makes a server suspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// A probe takes longer than they do.
+    Overdue,
+    /// Its process is stopped.
+    Process,
+    /// The sidecar beside it says so, or that it is dead.
+    Peer,
+}
+
+impl Sign {
+    fn as_str(self) -> &'static str {
+        match self {
+            Sign::Overdue => "overdue",
+            Sign::Process => "process",
+            Sign::Peer => "peer",
+        }
+    }
 }
 
 /// How the own server knows the cluster.
@@ -138,6 +167,16 @@ impl Keeper {
             Event::Probed { host, probe, version, sent, now } => {
                 return self.probed(&host, probe, version, sent, now);
             }
+            Event::Suspected { host, sign, now } => {
+                let news = self.evidence.suspect(&host, now);
+                if news {
+                    self.metrics.suspicions.with([sign.as_str()]).inc();
+                    tracing::debug!(%host, sign = sign.as_str(), "server seems to stand still");
+                }
+                return news;
+            }
+            Event::Heard { host, word } => return self.evidence.hear(&host, word),
+            Event::Drain(on) => self.evidence.drain(on, self.clock.now()),
             Event::Observed { asked, body, made, age } => self.observed(&asked, &body, made, age),
             Event::Heartbeats(on) => {
                 self.heartbeats = Some(on);
@@ -235,64 +274,6 @@ impl Keeper {
         self.published.publish(view);
     }
 
-    /// Sets the gauges of lags, which takes a look at every slot.
-    fn measure_lags(&mut self) {
-        let (view, now) = (self.published.load(), self.clock.now());
-        let mut largest: Vec<Option<(u64, Duration)>> = vec![None; view.hosts.len()];
-        let partitions = |table: &str| view.tables.get(table).map(|table| table.partitions.get() as usize);
-        self.slots.retain(|table, slots| partitions(table) == Some(slots.len()));
-        let metrics = &self.metrics;
-        for table in view.tables.values() {
-            let slots = self.slots.entry(table.name.clone()).or_insert_with(|| {
-                (0..table.partitions.get()).map(|partition| SlotMetrics::new(metrics, &table.name, partition)).collect()
-            });
-            for (slot, measured) in view.slots(table).zip(slots) {
-                for replica in &slot.replicas {
-                    let (Some(lag), Some(age)) = (replica.lag(slot.end), replica.age(now)) else { continue };
-                    if let Some(host) = largest.get_mut(usize::from(replica.host)) {
-                        let (lag_before, age_before) = host.unwrap_or_default();
-                        *host = Some((lag.max(lag_before), age.max(age_before)));
-                    }
-                }
-                let standbys = slot.replicas.iter().filter(|replica| replica.role == Role::Standby);
-                let hottest = standbys.filter_map(|standby| standby.lag(slot.end)).min();
-                measured.standby_lag.set(hottest.map_or(f64::NAN, gauged));
-                let ready = view.servable(
-                    &slot,
-                    self.freshness.in_force(&table.name, table.max_offset_lag).max_offset_lag.map(|(lag, _)| lag),
-                ) > 1;
-                measured.failover_ready.set(f64::from(u8::from(ready)));
-            }
-        }
-        for (host, largest) in view.hosts.iter().zip(largest) {
-            let Some(measured) = self.hosts.get(&host.name) else { continue };
-            let known = largest.filter(|_| host.state == HostState::Live);
-            measured.lag.set(known.map_or(f64::NAN, |(lag, _)| gauged(lag)));
-            measured.report_age.set(known.map_or(f64::NAN, |(_, age)| age.as_secs_f64()));
-        }
-    }
-
-    fn measure(&mut self, view: &ClusterView) {
-        self.hosts.retain(|name, _| view.hosts.iter().any(|host| host.name == *name));
-        for host in &view.hosts {
-            let metrics = &self.metrics;
-            let measured =
-                self.hosts.entry(Arc::clone(&host.name)).or_insert_with(|| HostMetrics::new(metrics, &host.name));
-            measured.set_state(host.state.as_str());
-            measured.alive.set(f64::from(u8::from(host.state == HostState::Live)));
-        }
-        let capability = |name, on: bool| self.metrics.server_capability.with([name]).set(i64::from(on));
-        capability("heartbeats", self.heartbeats == Some(true));
-        capability("lag_reporting", view.lag_reporting);
-        capability("standby_reads", view.standby_reads == Some(true));
-        for state in HostState::ALL {
-            let peers = view.hosts.iter().filter(|host| !host.local && host.state == state).count();
-            self.metrics.peers.with([state.as_str()]).set(i64::try_from(peers).unwrap_or(i64::MAX));
-        }
-        let unroutable = i64::try_from(self.evidence.unroutable().len()).unwrap_or(i64::MAX);
-        self.metrics.unroutable_hosts.set(unroutable);
-    }
-
     /// One line for each change of a server's state.
     fn say_states(&mut self, view: &ClusterView) {
         let before = self.published.load();
@@ -327,11 +308,6 @@ impl Keeper {
             tracing::warn!(hosts = ?local, "hosts in /clusterStatus have a name that no other machine can dial; set ksql.advertised.listener");
         }
     }
-}
-
-/// Records as a gauge has them: gauges are doubles, and 2^53 records are beyond any log.
-fn gauged(records: u64) -> f64 {
-    records as f64
 }
 
 /// Whether a name in `/clusterStatus` means each machine itself.

@@ -12,6 +12,7 @@ mod ksql;
 mod membership;
 mod peers;
 mod prober;
+mod process;
 mod processed;
 mod reporter;
 mod topology;
@@ -20,17 +21,18 @@ mod wall;
 pub use fetch::{Fetch, FetchError, Fetched, HttpFetch};
 
 use self::catalogue::CatalogueLoop;
-use self::keeper::{Event, Keeper, Named};
+use self::keeper::{Event, Keeper, Named, Sign};
 use self::membership::{Member, Members, Membership};
 use self::peers::Beat;
 use self::prober::Prober;
+use self::process::{Find, ProcessWatch};
 use self::processed::ProcessedLoop;
 use self::reporter::Reporter;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::telemetry::{LoopHealth, Metrics};
 use crate::view::{Ask, HostName, LivenessSettings, Published, Settings};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -130,6 +132,7 @@ impl<F: Fetch> Control<F> {
         loops.spawn(membership.run());
         loops.spawn(catalogue.run());
         let mut servers: HashMap<HostName, Watched> = HashMap::new();
+        let mut given_up = HashSet::new();
         loop {
             tokio::select! {
                 changed = known.changed() => {
@@ -140,7 +143,13 @@ impl<F: Fetch> Control<F> {
                     self.watch(&mut servers, &members, &events, &asks);
                     refresh.notify_one();
                 }
-                Some(ask) = asked.recv() => self.answer(ask, &servers, &refresh, &process),
+                Some(ask) = asked.recv() => {
+                    for event in self.answer(ask, &servers, &mut given_up, &refresh, &process) {
+                        if events.send(event).await.is_err() {
+                            return;
+                        }
+                    }
+                }
             }
         }
     }
@@ -158,7 +167,7 @@ impl<F: Fetch> Control<F> {
             if servers.contains_key(&member.spec.name) {
                 continue;
             }
-            let probe_now = Arc::new(Notify::new());
+            let (probe_now, watched_events) = (Arc::new(Notify::new()), events.clone());
             let mut loops = JoinSet::new();
             let prober = Prober::new(
                 &self.config,
@@ -182,6 +191,7 @@ impl<F: Fetch> Control<F> {
                     clock: self.clock,
                     asks: asks.clone(),
                     events: clocks,
+                    host: Arc::clone(&member.spec.name),
                     sidecar,
                     incarnation: Arc::clone(&self.incarnation),
                     interval: self.config.health.interval,
@@ -189,25 +199,55 @@ impl<F: Fetch> Control<F> {
                 };
                 loops.spawn(beat.run());
             }
+            if let Some(find) = member.spec.local.then(|| self.process()).flatten() {
+                let (clock, host, probe_now) = (self.clock, Arc::clone(&member.spec.name), Arc::clone(&probe_now));
+                loops.spawn(ProcessWatch { clock, events: watched_events, host, probe_now, find }.run());
+            }
             let watched = Watched { member: member.clone(), probe_now, _loops: loops };
             servers.insert(Arc::clone(&member.spec.name), watched);
         }
     }
 
+    /// Does what is asked; returns what the keeper must know of it.
     fn answer(
         &self,
         ask: Ask,
         servers: &HashMap<HostName, Watched>,
+        given_up: &mut HashSet<HostName>,
         refresh: &Notify,
         processed: &mpsc::Sender<String>,
-    ) {
+    ) -> Vec<Event> {
         match ask {
             Ask::RefreshCatalogue => refresh.notify_one(),
             Ask::Process(table) => _ = processed.try_send(table), // the request asks again
             Ask::Probe(host) => probe(servers, &host),
-            Ask::Heard(heard) if peers::contradicts(&heard, &self.published) => probe(servers, &heard.server),
-            Ask::Heard(_) => {}
+            Ask::Drain(on) => return vec![Event::Drain(on)],
+            Ask::Heard(heard) => {
+                let Some((host, _)) = servers.get_key_value(&*heard.server) else { return Vec::new() };
+                let (host, now) = (Arc::clone(host), self.clock.now());
+                if peers::contradicts(&heard, &self.published) {
+                    probe(servers, &host);
+                }
+                let mut events = vec![Event::Heard { host: Arc::clone(&host), word: peers::word(&heard, now) }];
+                // only the change is a sign: a sidecar that is wrong about its server must not keep it suspect
+                if !peers::gives_up(&heard) {
+                    given_up.remove(&host);
+                } else if given_up.insert(Arc::clone(&host)) {
+                    probe(servers, &host);
+                    events.push(Event::Suspected { host, sign: Sign::Peer, now });
+                }
+                return events;
+            }
         }
+        Vec::new()
+    }
+
+    /// How the local server's process is found; `None` where it is not on this machine.
+    fn process(&self) -> Option<Find> {
+        let server = &self.config.server;
+        let here = matches!(server.url.host(), "localhost" | "127.0.0.1" | "[::1]");
+        let by_port = here.then(|| Find::Port(server.url.port()));
+        server.pid_file.clone().map(Find::PidFile).or(by_port)
     }
 
     fn settings(&self) -> Settings {

@@ -1,12 +1,15 @@
 //! Heartbeats between sidecars, after KLIP-12: each learns of the other's incarnation and of its server's state.
 //!
-//! What a peer says of its own server is a reason to probe that server at once, never a verdict: liveness is this sidecar's
-//! own evidence.
+//! What a peer says of its own server is a reason to probe that server at once, and to ask it last until it has answered,
+//! never a verdict: liveness is this sidecar's own evidence. A change of the own server's state is told at once, over
+//! connections that stand.
 
 use super::fetch::Fetch;
 use super::keeper::Event;
 use crate::clock::Clock;
-use crate::view::{Ask, ClockExchange, Heartbeat, HostState, Interval, MESSAGE_VERSION, Published};
+use crate::view::{
+    Ask, Belief, ClockExchange, ClusterView, Heartbeat, HostName, HostState, Interval, Moment, PeerWord, Published,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -17,6 +20,8 @@ pub(super) struct Beat<F> {
     pub fetch: Arc<F>,
     pub published: Arc<Published>,
     pub asks: mpsc::Sender<Ask>,
+    /// The server beside the peer.
+    pub host: HostName,
     pub sidecar: String,
     pub incarnation: Arc<str>,
     pub clock: Clock,
@@ -31,9 +36,20 @@ impl<F: Fetch> Beat<F> {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let url = format!("{}/heartbeat", self.sidecar);
+        let mut changes = self.published.changes();
+        let mut told = None;
         loop {
-            ticks.tick().await;
-            let Ok(message) = serde_json::to_string(&self.own()) else { continue };
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Ok(()) = changes.changed() => {
+                    if told == own_state(&self.published.load()) {
+                        continue;
+                    }
+                }
+            }
+            told = own_state(&self.published.load());
+            let own = Heartbeat::of(&self.published, &self.incarnation, None, &self.host);
+            let Ok(message) = serde_json::to_string(&own) else { continue };
             let from = self.clock.now();
             let Ok(answer) = self.fetch.post(&url, message, self.timeout).await else { continue };
             let here = Interval { from, to: self.clock.now() };
@@ -47,18 +63,28 @@ impl<F: Fetch> Beat<F> {
             }
         }
     }
+}
 
-    fn own(&self) -> Heartbeat {
-        let view = self.published.load();
-        let own = view.local().map(|(_, host)| host);
-        Heartbeat {
-            version: MESSAGE_VERSION,
-            incarnation: self.incarnation.to_string(),
-            clock_ms: None,
-            server: own.map(|host| host.name.to_string()).unwrap_or_default(),
-            state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
-        }
+/// The own server's state, and whether it is suspect.
+fn own_state(view: &ClusterView) -> Option<(HostState, bool)> {
+    view.local().map(|(_, host)| (host.state, host.suspected.is_some()))
+}
+
+/// What of a heartbeat is evidence.
+pub(super) fn word(heard: &Heartbeat, now: Moment) -> PeerWord {
+    let of_ours = heard.of_yours.as_ref();
+    let shuns = |belief: &Belief| ["closing", "dead"].contains(&belief.state.as_str());
+    PeerWord {
+        at: now,
+        closing: heard.state == HostState::Closing.as_str(),
+        shuns_ours: of_ours.is_some_and(shuns),
+        in_flight_at_ours: of_ours.map_or(0, |belief| belief.in_flight),
     }
+}
+
+/// Whether a peer says that its server stands still or is dead.
+pub(super) fn gives_up(heard: &Heartbeat) -> bool {
+    heard.suspected || heard.state == HostState::Dead.as_str()
 }
 
 /// Whether a peer's word about its own server gives reason to probe it: it says other than this sidecar believes.

@@ -144,7 +144,7 @@ impl Proxy {
         match &exchanged {
             Exchange::Failed(failure) => self.note_failure(host, *failure),
             Exchange::Retry(retry, _) => self.note_retry(host, *retry),
-            Exchange::Rows(_) | Exchange::Empty(_) | Exchange::Final(_) => {}
+            Exchange::Rows(_) | Exchange::Empty(_) | Exchange::Final(_) => host.heard(self.clock.now()),
         }
         exchanged
     }

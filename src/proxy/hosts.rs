@@ -1,8 +1,8 @@
 //! What requests learn about servers: latency, load, and the failures that the next plan must know at once.
 
 use crate::http::{HttpClient, Target, Upstream};
-use crate::route::{HostTraffic, Latency, Traffic};
-use crate::view::{ClusterView, HostName, HostView, Moment};
+use crate::route::{HostTraffic, Traffic};
+use crate::view::{ClusterView, HostName, HostView, Latency, Moment, Published};
 use dashmap::DashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub(super) struct Host {
     /// The connections to it.
     pub upstream: Arc<Upstream>,
     url: Arc<str>,
-    in_flight: AtomicU32,
+    in_flight: Arc<AtomicU32>,
     /// With the time of its last sample.
     latency: Mutex<(Latency, Instant)>,
     /// Milliseconds since the clock's epoch, plus one; zero: never.
@@ -33,18 +33,21 @@ pub(super) struct Host {
     /// In the same form.
     shunned_until: AtomicU64,
     overdue: AtomicU32,
+    /// In the same form.
+    answered_at: AtomicU64,
 }
 
 /// All servers that requests have met.
 #[derive(Debug)]
 pub(super) struct Hosts {
     client: HttpClient,
+    published: Arc<Published>,
     known: DashMap<HostName, Arc<Host>>,
 }
 
 impl Hosts {
-    pub fn new(client: HttpClient) -> Self {
-        Hosts { client, known: DashMap::new() }
+    pub fn new(client: HttpClient, published: Arc<Published>) -> Self {
+        Hosts { client, published, known: DashMap::new() }
     }
 
     /// The entry of a server of the view, made at its first use, when those of servers that are gone are forgotten; `None` if
@@ -60,11 +63,12 @@ impl Hosts {
             name: Arc::clone(&server.name),
             upstream: self.client.upstream(&target),
             url: Arc::clone(&server.url),
-            in_flight: AtomicU32::new(0),
+            in_flight: self.published.in_flight(&server.name),
             latency: Mutex::new((Latency::default(), Instant::now())),
             broken_at: AtomicU64::new(0),
             shunned_until: AtomicU64::new(0),
             overdue: AtomicU32::new(0),
+            answered_at: AtomicU64::new(0),
         });
         self.known.insert(Arc::clone(&server.name), Arc::clone(&host));
         Some(host)
@@ -91,6 +95,7 @@ impl Host {
             latency: latency.smoothed(now.saturating_duration_since(sampled)),
             broken_at: moment(self.broken_at.load(Ordering::Relaxed)),
             shunned_until: moment(self.shunned_until.load(Ordering::Relaxed)),
+            answered_at: moment(self.answered_at.load(Ordering::Relaxed)),
         }
     }
 
@@ -107,6 +112,11 @@ impl Host {
         let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
         latency.0.record(took);
         latency.1 = Instant::now();
+    }
+
+    /// Notes that an answer came at `now`.
+    pub fn heard(&self, now: Moment) {
+        self.answered_at.store(stamp(now), Ordering::Relaxed);
     }
 
     /// Notes that a connection was refused, or broke before an answer.

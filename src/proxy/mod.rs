@@ -42,9 +42,9 @@ use self::stores::Stores;
 use crate::clock::Clock;
 use crate::config::Freshness;
 use crate::http::HttpClient;
-use crate::route::{Budget, Latency, Retry};
+use crate::route::{Budget, Retry};
 use crate::telemetry::Metrics;
-use crate::view::{Ask, Published};
+use crate::view::{Ask, Latency, Published};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
@@ -112,12 +112,13 @@ impl Proxy {
         let budget = Budget::new(settings.retry_budget_ratio, settings.retry_budget_per_second, clock.now());
         let prover = Prover::new(settings.proofs_in_flight, settings.proof_timeout, Arc::clone(&metrics));
         let waiting = settings.freshness.max_waiting;
+        let hosts = Hosts::new(client, Arc::clone(&published));
         Proxy {
             settings,
             clock,
             published,
             asks,
-            hosts: Hosts::new(client),
+            hosts,
             stores: Stores::default(),
             prover: Arc::new(prover),
             queries: Arc::default(),

@@ -1,7 +1,7 @@
 //! What requests learn about state stores: who answered last, how long it takes, and keys known to exist.
 
-use crate::route::{Key, Latency};
-use crate::view::{ClusterView, HostName, TableInfo};
+use crate::route::Key;
+use crate::view::{ClusterView, HostName, Latency, TableInfo};
 use dashmap::DashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,7 +5,6 @@
 
 mod absence;
 mod budget;
-mod latency;
 mod locate;
 mod native;
 mod plan;
@@ -14,7 +13,6 @@ mod verdict;
 
 pub use absence::{Key, Rows, any_key, first_at_or_after, together, windows_of};
 pub use budget::Budget;
-pub use latency::Latency;
 pub use locate::{Located, PassReason, key_literals, locate};
 pub use native::native_order;
 pub use plan::{After, Candidate, Options, Plan, Preference, Rejected, Rejection, plan};

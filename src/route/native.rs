@@ -15,7 +15,7 @@ pub fn native_order(view: &ClusterView, traffic: &Traffic, now: Moment) -> Small
         let Some(host) = view.host(*index) else { return (u8::MAX, true, 0) };
         let broken = known.is_broken(host);
         let unfit = match host.state {
-            HostState::Live if broken || known.is_shunned(now) => 1,
+            HostState::Live if broken || known.is_shunned(host, now) => 1,
             HostState::Live => 0,
             HostState::Unknown if broken => 3,
             HostState::Unknown => 1,

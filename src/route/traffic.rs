@@ -15,6 +15,8 @@ pub struct HostTraffic {
     pub broken_at: Option<Moment>,
     /// Until when it is asked last: it said that it is closing, or attempts are overdue and none was answered since.
     pub shunned_until: Option<Moment>,
+    /// When an answer last came from it.
+    pub answered_at: Option<Moment>,
 }
 
 /// A snapshot of what requests have learned, for one partition.
@@ -34,9 +36,11 @@ impl HostTraffic {
         self.broken_at.is_some_and(|at| host.last_ok.is_none_or(|ok| ok <= at))
     }
 
-    /// Whether it is asked last for a while.
-    pub(super) fn is_shunned(&self, now: Moment) -> bool {
-        self.shunned_until.is_some_and(|until| now < until)
+    /// Whether it is asked last for a while: requests found it unfit, or it seems to stand still and no request has had an
+    /// answer since.
+    pub(super) fn is_shunned(&self, host: &HostView, now: Moment) -> bool {
+        let stands_still = |at: Moment| self.answered_at.is_none_or(|answered| answered <= at);
+        self.shunned_until.is_some_and(|until| now < until) || host.suspected.is_some_and(stands_still)
     }
 }
 

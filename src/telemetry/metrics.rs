@@ -76,6 +76,7 @@ metrics! {
     pub peers: Family<IntGaugeVec, 1>, "peers", ["state"], "Peers, by state.";
     pub unroutable_hosts: IntGauge, "unroutable_hosts", [], "Hosts in /clusterStatus under whose name no server answers.";
     pub death_detection: Histogram, "death_detection_seconds", [], "Time from a host's last sign of life to its being taken for dead.", DETECTIONS;
+    pub suspicions: Family<IntCounterVec, 1>, "suspicions_total", ["sign"], "Times that a live server became suspect and was asked last, by the sign: overdue probe, stopped process, or its own sidecar's word.";
     pub control_loop_failures: Family<IntCounterVec, 1>, "control_loop_failures_total", ["loop"], "Failed rounds of a control loop.";
     pub control_loop_last_success: Family<GaugeVec, 1>, "control_loop_last_success_timestamp_seconds", ["loop"], "Unix time of the last good round of a control loop.";
     pub view_age: Gauge, "view_age_seconds", [], "Age of the view that requests are planned with.";

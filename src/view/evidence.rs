@@ -7,7 +7,7 @@ use super::epochs::Epochs;
 use super::placement::Placement;
 use super::{
     Catalogue, ClockExchange, ClusterStatus, ClusterView, HostName, HostState, Interval, LivenessSettings, Moment,
-    PeerClocks, Probe, Processed, Role, ServerVersion, TableInfo, Told,
+    PeerClocks, PeerWord, Probe, Processed, Role, ServerVersion, TableInfo, Told,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub struct Evidence {
     standby_reads: Option<bool>,
     hosts: Vec<Host>,
     epochs: Epochs,
+    /// Since when the own server is drained.
+    draining: Option<Moment>,
     unroutable: BTreeSet<String>,
     commit_interval: Duration,
     cluster_id: Option<Arc<str>>,
@@ -80,6 +82,7 @@ impl Evidence {
             standby_reads: None,
             hosts: Vec::new(),
             epochs: Epochs::default(),
+            draining: None,
             unroutable: BTreeSet::new(),
             commit_interval: COMMIT_INTERVAL,
             cluster_id: None,
@@ -155,8 +158,28 @@ impl Evidence {
             Arc::make_mut(&mut host.reports).revive(now);
             host.interrupt();
             host.closing = None;
+            if host.spec.local {
+                self.draining = None; // it has been restarted, which was the point
+            }
         }
         Some((before, after))
+    }
+
+    /// Takes in a sign that a server stands still or has ended; returns whether that is news.
+    pub fn suspect(&mut self, host: &str, now: Moment) -> bool {
+        self.host_mut(host).is_some_and(|host| host.liveness.suspect(now))
+    }
+
+    /// Takes in what the sidecar beside a server said; returns whether it says other than before.
+    pub fn hear(&mut self, host: &str, word: PeerWord) -> bool {
+        let Some(host) = self.host_mut(host).filter(|host| !host.spec.local) else { return false };
+        let before = host.peer.replace(word);
+        before.is_none_or(|before| PeerWord { at: word.at, ..before } != word)
+    }
+
+    /// Begins or ends the draining of the own server: while it lasts, the own server counts as closing.
+    pub fn drain(&mut self, on: bool, now: Moment) {
+        self.draining = on.then(|| self.draining.unwrap_or(now));
     }
 
     /// When `host` was last heard from by a probe.
@@ -269,7 +292,8 @@ impl Evidence {
         let young = |host: &Host| host.reports.newest().is_some_and(|report| report.seen >= horizon);
         ClusterView {
             made: now,
-            hosts: self.hosts.iter().map(Host::view).collect(),
+            hosts: self.hosts.iter().map(|host| host.view(self.draining, self.settings.liveness.window, now)).collect(),
+            draining: self.draining,
             tables: Arc::clone(&self.tables),
             passed_through: Arc::clone(&self.passed_through),
             topics: Arc::clone(&self.topics),

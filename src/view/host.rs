@@ -12,7 +12,8 @@ pub type HostName = Arc<str>;
 /// A server's place in [`ClusterView::hosts`](super::ClusterView::hosts) of one snapshot.
 pub type HostIndex = u16;
 
-/// What this sidecar itself has found out about a server; nobody else's word enters here.
+/// What this sidecar itself has found out about a server. Nobody else's word enters here but that of the sidecar beside
+/// it, which may say that it is closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostState {
     /// Not yet heard from; tried after every live server.
@@ -67,12 +68,29 @@ pub struct HostView {
     pub version: Option<ServerVersion>,
     /// Tells one life of its process from the next: its own `lastStatusUpdateMs`.
     pub incarnation: Option<i64>,
+    /// Since when it seems to stand still or to have ended, and no probe sent later was answered: it is asked last.
+    pub suspected: Option<Moment>,
+    /// What the sidecar beside it said last.
+    pub peer: Option<PeerWord>,
     /// Whether this sidecar runs beside it.
     pub local: bool,
     /// From when to when the process of that incarnation certainly ran without a pause that cost it its tasks.
     pub ran: Option<Interval>,
     /// The same of the process before it, or of this one before such a pause.
     pub ran_before: Option<(u64, Interval)>,
+}
+
+/// What the sidecar beside a server said in its newest heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerWord {
+    /// When it was heard.
+    pub at: Moment,
+    /// Whether it calls its server closing, as one that is drained is.
+    pub closing: bool,
+    /// Whether it takes this sidecar's server for closing, or dead, and so does not choose it.
+    pub shuns_ours: bool,
+    /// Its attempts under way at this sidecar's server.
+    pub in_flight_at_ours: u32,
 }
 
 impl HostView {

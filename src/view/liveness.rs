@@ -37,6 +37,7 @@ pub struct Liveness {
     answered: VecDeque<Moment>,
     last_ok: Option<Moment>,
     heard: Option<Moment>,
+    suspected: Option<Moment>,
 }
 
 impl Liveness {
@@ -49,6 +50,7 @@ impl Liveness {
             answered: VecDeque::new(),
             last_ok: None,
             heard: None,
+            suspected: None,
         }
     }
 
@@ -72,11 +74,30 @@ impl Liveness {
         self.heard
     }
 
+    /// Since when it seems to stand still; see [`suspect`](Self::suspect).
+    pub fn suspected(&self) -> Option<Moment> {
+        self.suspected
+    }
+
+    /// Takes in a sign that a live server stands still or has ended, which is no proof; returns whether that is news.
+    ///
+    /// It is asked last until it answers a probe that was sent after the sign.
+    pub fn suspect(&mut self, now: Moment) -> bool {
+        if self.state != HostState::Live || self.suspected.is_some() {
+            return false;
+        }
+        self.suspected = Some(now);
+        true
+    }
+
     /// Takes in one probe, sent at `sent` and settled at `now`; returns the state it left if the state changed.
     ///
     /// A refused connection is dead at once: the kernel itself says that no process listens. A server that was never
     /// heard from is alive at its first answer; one that was dead must answer `received_threshold` probes.
     pub fn probe(&mut self, probe: Probe, sent: Moment, now: Moment, settings: &LivenessSettings) -> Option<HostState> {
+        if matches!(probe, Probe::Answered | Probe::NotReady) && self.suspected.is_some_and(|at| sent >= at) {
+            self.suspected = None;
+        }
         match probe {
             Probe::Answered => {
                 self.missed = 0;
@@ -121,6 +142,7 @@ impl Liveness {
             return None;
         }
         self.since = now;
+        self.suspected = None;
         Some(std::mem::replace(&mut self.state, state))
     }
 }
@@ -152,6 +174,20 @@ mod tests {
         assert_eq!(run(&[&dead[..], &[(800, Answered)]].concat()).state(), HostState::Live);
         assert_eq!(run(&[&dead[..], &[(2700, Answered)]].concat()).state(), HostState::Dead, "outside the window");
         assert_eq!(run(&[&dead[..], &[(700, Missed), (800, Answered)]].concat()).state(), HostState::Dead);
+    }
+
+    #[test]
+    fn a_suspicion_lasts_until_a_probe_that_was_sent_after_it_is_answered() {
+        let at = Moment::from_millis;
+        let mut liveness = run(&[(0, Probe::Answered)]);
+        assert!(liveness.suspect(at(250)));
+        assert!(!liveness.suspect(at(260)), "it is no news");
+        liveness.probe(Probe::Answered, at(200), at(270), &SETTINGS);
+        assert_eq!((liveness.state(), liveness.suspected()), (HostState::Live, Some(at(250))));
+        liveness.probe(Probe::Answered, at(250), at(280), &SETTINGS);
+        assert_eq!(liveness.suspected(), None);
+        liveness.probe(Probe::Refused, at(300), at(300), &SETTINGS);
+        assert!(!liveness.suspect(at(310)), "it is dead");
     }
 
     #[test]

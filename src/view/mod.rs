@@ -4,10 +4,12 @@
 //! [`ClusterView`], an immutable snapshot. `control` owns the one `Evidence` and publishes; everyone else reads snapshots.
 
 mod clocks;
+mod drain;
 mod epochs;
 mod evidence;
 mod history;
 mod host;
+mod latency;
 mod liveness;
 mod peer;
 mod placement;
@@ -22,10 +24,12 @@ mod time;
 mod version;
 
 pub use clocks::{ClockExchange, PeerClocks};
+pub use drain::DrainView;
 pub use evidence::{Evidence, HostSpec, Observation, Settings};
-pub use host::{HostIndex, HostName, HostState, HostView};
+pub use host::{HostIndex, HostName, HostState, HostView, PeerWord};
+pub use latency::Latency;
 pub use liveness::{Liveness, LivenessSettings, Probe};
-pub use peer::{Ask, Heartbeat, MESSAGE_VERSION, PeerLag};
+pub use peer::{Ask, Belief, Heartbeat, MESSAGE_VERSION, PeerLag};
 pub use placement::Role;
 pub use published::{OwnObservation, Published};
 pub use settings::{TYPE_PREFIX, forget_bound, keep_bound, read_bound};

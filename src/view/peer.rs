@@ -3,8 +3,10 @@
 //! Messages are JSON, carry the version of their form, and are read leniently: unknown members are ignored, so that
 //! neighbouring releases understand each other. Times travel as ages, never as clock readings.
 
+use super::{HostState, Published};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::sync::atomic::Ordering;
 
 /// The version of these messages.
 pub const MESSAGE_VERSION: u32 = 1;
@@ -23,6 +25,42 @@ pub struct Heartbeat {
     pub clock_ms: Option<u64>,
     /// Its server's state as it sees it, one of the labels of [`HostState`](super::HostState).
     pub state: String,
+    /// Whether its server seems to stand still.
+    #[serde(default)]
+    pub suspected: bool,
+    /// What it believes of the receiver's server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_yours: Option<Belief>,
+}
+
+impl Heartbeat {
+    /// The own heartbeat for the sidecar beside the server `to`.
+    pub fn of(published: &Published, incarnation: &str, clock_ms: Option<u64>, to: &str) -> Self {
+        let view = published.load();
+        let own = view.local().map(|(_, host)| host);
+        let of_yours = view.hosts.iter().find(|host| *host.name == *to).map(|host| Belief {
+            state: host.state.as_str().to_owned(),
+            in_flight: published.in_flight(&host.name).load(Ordering::Relaxed),
+        });
+        Heartbeat {
+            version: MESSAGE_VERSION,
+            incarnation: incarnation.to_owned(),
+            server: own.map(|host| host.name.to_string()).unwrap_or_default(),
+            clock_ms,
+            state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
+            suspected: own.is_some_and(|host| host.suspected.is_some()),
+            of_yours,
+        }
+    }
+}
+
+/// What a sidecar believes of another one's server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Belief {
+    /// Its state, one of the labels of [`HostState`](super::HostState).
+    pub state: String,
+    /// Attempts under way there.
+    pub in_flight: u32,
 }
 
 /// The answer to `GET /lag`: what the own server last said to `GET /clusterStatus`, with ages.
@@ -55,4 +93,6 @@ pub enum Ask {
     Process(String),
     /// What a peer's heartbeat said.
     Heard(Heartbeat),
+    /// The own server is about to be stopped: no query may be sent there. Or it is not, after all.
+    Drain(bool),
 }

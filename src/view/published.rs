@@ -1,9 +1,11 @@
 //! The place where `control` puts snapshots and everyone else takes them.
 
-use super::{ClusterView, Moment};
+use super::{ClusterView, HostName, Moment};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
+use dashmap::DashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -13,6 +15,7 @@ pub struct Published {
     current: ArcSwap<ClusterView>,
     changes: watch::Sender<u64>,
     own: ArcSwapOption<OwnObservation>,
+    in_flight: DashMap<HostName, Arc<AtomicU32>>,
 }
 
 /// The newest answer of the own server to `/clusterStatus`, for the other sidecars.
@@ -32,7 +35,12 @@ pub struct OwnObservation {
 
 impl Default for Published {
     fn default() -> Self {
-        Published { current: ArcSwap::default(), changes: watch::Sender::new(0), own: ArcSwapOption::empty() }
+        Published {
+            current: ArcSwap::default(),
+            changes: watch::Sender::new(0),
+            own: ArcSwapOption::empty(),
+            in_flight: DashMap::new(),
+        }
     }
 }
 
@@ -51,6 +59,11 @@ impl Published {
     /// A receiver that is told of every snapshot published after this call.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// The count of requests' attempts under way at a server: requests keep it, heartbeats tell it.
+    pub fn in_flight(&self, host: &HostName) -> Arc<AtomicU32> {
+        Arc::clone(&self.in_flight.entry(Arc::clone(host)).or_default())
     }
 
     /// Replaces what the own server said last.

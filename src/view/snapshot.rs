@@ -35,6 +35,8 @@ pub struct ClusterView {
     pub cluster_id: Option<Arc<str>>,
     /// Up to when queries have processed their input, where a request asked; by query id.
     pub processed: Arc<HashMap<String, Processed>>,
+    /// Since when the own server is drained: it is about to be stopped.
+    pub draining: Option<Moment>,
     /// The clocks of the other sidecars.
     pub clocks: Arc<PeerClocks>,
     /// What [`slot`](Self::slot) is read from.

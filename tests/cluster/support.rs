@@ -126,13 +126,7 @@ impl Rig {
 
     /// Waits until a sidecar believes something.
     pub async fn until(&self, sidecar: &Sidecar, what: &str, believed: impl Fn(&ClusterView) -> bool) {
-        let mut changes = sidecar.published().changes();
-        let waiting = async {
-            while !believed(&sidecar.published().load()) {
-                changes.changed().await.unwrap();
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("{what}"));
+        until(sidecar, what, believed).await;
     }
 
     /// Writes nothing any more.
@@ -199,6 +193,17 @@ impl Rig {
         }
         self.cluster.end();
     }
+}
+
+/// Waits until a sidecar believes something.
+pub async fn until(sidecar: &Sidecar, what: &str, believed: impl Fn(&ClusterView) -> bool) {
+    let mut changes = sidecar.published().changes();
+    let waiting = async {
+        while !believed(&sidecar.published().load()) {
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 async fn read(address: SocketAddr, offset: usize, end: Instant) -> Found {

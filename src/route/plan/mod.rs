@@ -133,7 +133,7 @@ fn prefer(
     now: Moment,
 ) -> Preference {
     let known = traffic.host(replica.host);
-    if known.is_broken(host) || known.is_shunned(now) {
+    if known.is_broken(host) || known.is_shunned(host, now) {
         return Preference::Shunned;
     }
     let believable = replica.has_young_report(now, view.max_report_age);

@@ -45,6 +45,8 @@ fn view(states: &[HostState]) -> ClusterView {
         state: *state,
         since: Moment::EPOCH,
         last_ok: Some(Moment::from_millis(599_900)),
+        suspected: None,
+        peer: None,
         version: ServerVersion::parse("0.29.0"),
         incarnation: None,
         local: index == 0,

@@ -23,7 +23,7 @@ pub enum Preference {
     LagUnknown,
     /// Servers report lags, but it has no entry for this partition: it will refuse a pin.
     NoLagEntry,
-    /// Requests met it closing, broken or overdue a moment ago.
+    /// Requests met it closing, broken or overdue a moment ago, or it seems to stand still.
     Shunned,
     /// Not eligible, and asked only because no replica is.
     LastResort,

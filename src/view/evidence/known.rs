@@ -4,8 +4,9 @@ use super::HostSpec;
 use crate::view::host::process;
 use crate::view::placement::Placement;
 use crate::view::report::Reports;
-use crate::view::{HostState, HostView, Interval, Liveness, Moment, ServerVersion};
+use crate::view::{HostState, HostView, Interval, Liveness, Moment, PeerWord, ServerVersion};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is known of a server.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Host {
     /// See [`HostView::ran`].
     pub ran: Option<Interval>,
     pub ran_before: Option<(u64, Interval)>,
+    /// What the sidecar beside it said last.
+    pub peer: Option<PeerWord>,
     /// Since when its own placement shows nothing although others place partitions there.
     pub closing: Option<Moment>,
     pub reports: Arc<Reports>,
@@ -32,6 +35,7 @@ impl Host {
             incarnation: None,
             ran: None,
             ran_before: None,
+            peer: None,
             closing: None,
             reports: Arc::new(Reports::settled()),
             placement: None,
@@ -60,8 +64,11 @@ impl Host {
         }
     }
 
-    pub fn view(&self) -> HostView {
-        let (state, since) = match (self.liveness.state(), self.closing) {
+    /// The server at `now`; what its sidecar said counts for `heard_for`.
+    pub fn view(&self, draining: Option<Moment>, heard_for: Duration, now: Moment) -> HostView {
+        let told = self.peer.filter(|word| word.closing && now.since(word.at) <= heard_for).map(|word| word.at);
+        let drained = draining.filter(|_| self.spec.local);
+        let (state, since) = match (self.liveness.state(), self.closing.or(drained).or(told)) {
             (HostState::Live, Some(closing)) => (HostState::Closing, closing),
             (state, _) => (state, self.liveness.since()),
         };
@@ -71,6 +78,8 @@ impl Host {
             state,
             since,
             last_ok: self.liveness.last_ok(),
+            suspected: self.liveness.suspected(),
+            peer: self.peer,
             version: self.version,
             incarnation: self.incarnation,
             local: self.spec.local,

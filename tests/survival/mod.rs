@@ -1,0 +1,4 @@
+//! Faults that clients do not notice: how soon they are seen, and what becomes of requests meanwhile.
+
+mod drain;
+mod process;
