@@ -3,14 +3,16 @@
 //! Reads snapshots and metrics only; what peers send goes to `control` by a channel. Statements are shown to loopback
 //! only.
 
+mod decisions;
 mod explain;
+mod guard;
 mod status;
 mod tables;
 
 use crate::clock::Clock;
 use crate::config::Freshness;
 use crate::http::{Body, ConnectionInfo, Handler, ReadBody, read_up_to};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Recent};
 use crate::view::{Ask, Heartbeat, HostState, MESSAGE_VERSION, PeerLag, Published};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
@@ -25,6 +27,9 @@ use tokio::sync::mpsc;
 /// Largest body that the admin port reads: a statement, or a heartbeat.
 const BODY_BYTES: usize = 64 * 1024;
 
+/// What shows statements or decisions.
+const LOOPBACK_ONLY: [&str; 2] = ["/decisions", "/explain"];
+
 /// Answers the admin port.
 #[derive(Debug)]
 pub struct Admin {
@@ -32,6 +37,7 @@ pub struct Admin {
     published: Arc<Published>,
     asks: mpsc::Sender<Ask>,
     metrics: Arc<Metrics>,
+    recent: Arc<Recent>,
     /// The bounds of requests that set none.
     freshness: Freshness,
     lag_poll_interval: Duration,
@@ -46,7 +52,7 @@ impl Admin {
         clock: Clock,
         published: Arc<Published>,
         asks: mpsc::Sender<Ask>,
-        metrics: Arc<Metrics>,
+        (metrics, recent): (Arc<Metrics>, Arc<Recent>),
         (freshness, lag_poll_interval): (Freshness, Duration),
         incarnation: String,
     ) -> Self {
@@ -55,6 +61,7 @@ impl Admin {
             published,
             asks,
             metrics,
+            recent,
             freshness,
             lag_poll_interval,
             incarnation,
@@ -69,9 +76,12 @@ impl Admin {
 
     async fn route(&self, request: Request<Body>, connection: &ConnectionInfo) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let local = connection.peer().ip().to_canonical().is_loopback();
+        let path = head.uri.path();
+        if let Some(reason) = guard::refusal(&head, LOOPBACK_ONLY.contains(&path), connection.peer().ip()) {
+            return refuse(StatusCode::FORBIDDEN, reason);
+        }
         let method = if head.method == Method::HEAD { Method::GET } else { head.method };
-        match (method, head.uri.path()) {
+        match (method, path) {
             (Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
             (Method::GET, "/readyz") => self.ready(),
             (Method::GET, "/metrics") => self.scrape(),
@@ -83,9 +93,16 @@ impl Admin {
                 json(StatusCode::OK, &tables::tables(&self.published.load(), &self.freshness, self.clock.now()))
             }
             (Method::POST, "/heartbeat") => self.heartbeat(body).await,
-            (Method::POST, "/explain") if local => self.explain(body).await,
-            (Method::POST, "/explain") => refuse(StatusCode::FORBIDDEN, "statements are explained to loopback only"),
-            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => not_allowed("GET"),
+            (Method::GET, "/decisions") => {
+                match decisions::answer(&self.recent, head.uri.query().unwrap_or_default()) {
+                    Ok(decisions) => json(StatusCode::OK, &decisions),
+                    Err(problem) => refuse(StatusCode::BAD_REQUEST, &problem),
+                }
+            }
+            (Method::POST, "/explain") => self.explain(body).await,
+            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables" | "/decisions") => {
+                not_allowed("GET")
+            }
             (_, "/heartbeat" | "/explain") => not_allowed("POST"),
             _ => refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints"),
         }
