@@ -2,9 +2,10 @@
 
 use crate::cluster::support::{Rig, client, query};
 use ksqldb_sidecar::app::Sidecar;
-use ksqldb_sidecar::emulator::ClusterConfig;
+use ksqldb_sidecar::emulator::{ClusterConfig, Fault};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 async fn rig(more: &[(&str, &str)]) -> Rig {
     Rig::with(ClusterConfig { tables: vec!["TL".into()], ..ClusterConfig::default() }, more).await
@@ -119,5 +120,178 @@ async fn a_request_has_one_id_from_client_to_decision() {
     let refused = refused.header("X-Request-Id", "refused-1").send().await.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers()["x-request-id"].to_str().unwrap()), (400, "refused-1"));
     assert_eq!(decisions(sidecar, "id=refused-1&outcome=bad_demand").await.len(), 1);
+    rig.stop().await;
+}
+
+/// The stream of events of one sidecar.
+struct Events {
+    response: reqwest::Response,
+    text: String,
+}
+
+impl Events {
+    async fn open(sidecar: &Sidecar) -> Events {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let response = client.get(url(sidecar, "/events")).send().await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["content-type"]),
+            (200, &"text/event-stream".parse().unwrap())
+        );
+        Events { response, text: String::new() }
+    }
+
+    /// The next event of that name; `None` at the end of the stream.
+    async fn next(&mut self, name: &str) -> Option<Value> {
+        loop {
+            while let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                if event.lines().any(|line| line.strip_prefix("event: ") == Some(name)) {
+                    let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+                    return Some(serde_json::from_str(data).unwrap());
+                }
+            }
+            let chunk = tokio::time::timeout(Duration::from_secs(20), self.response.chunk()).await.unwrap().unwrap()?;
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+
+    /// Reads overviews until one holds.
+    async fn until(&mut self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let waiting = async {
+            loop {
+                let overview = self.next("overview").await.unwrap_or_else(|| panic!("the stream ended before: {what}"));
+                if holds(&overview) {
+                    return overview;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("{what}"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_needs_nothing_from_elsewhere_and_nothing_inline() {
+    let rig = rig(&[]).await;
+    let sidecar = &rig.sidecars[0];
+    let (mut paths, mut read) = (vec!["/".to_owned()], 0);
+    while let Some(path) = paths.get(read).cloned() {
+        let response = client().get(url(sidecar, &path)).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        let headers = response.headers();
+        assert!(
+            headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'; script-src 'self';")
+        );
+        assert_eq!(headers["x-content-type-options"], "nosniff");
+        let kind = headers["content-type"].to_str().unwrap().to_owned();
+        let text = response.text().await.unwrap();
+        let kinds = [("/", "text/html"), (".js", "text/javascript"), (".css", "text/css"), (".svg", "image/svg+xml")];
+        let (_, expected) = kinds.iter().find(|(end, _)| path.ends_with(end)).unwrap();
+        assert!(kind.starts_with(expected), "{path}: {kind}");
+        let outside = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!outside.contains("http://") && !outside.contains("https://"), "{path} names another place");
+        for forbidden in
+            ["innerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "<script>", " onclick="]
+        {
+            assert!(!text.contains(forbidden), "{path} has {forbidden}");
+        }
+        let named = text.split('"').filter_map(|part| part.strip_prefix('.').or(Some(part)));
+        let named = named
+            .filter(|part| part.starts_with('/') && kinds.iter().any(|(end, _)| part.len() > 1 && part.ends_with(end)));
+        for part in named {
+            let full = if path.starts_with("/page/") && !part.starts_with("/page") {
+                format!("/page{part}")
+            } else {
+                part.to_owned()
+            };
+            if !paths.contains(&full) {
+                paths.push(full);
+            }
+        }
+        read += 1;
+    }
+    assert_eq!(paths.len(), 8, "every file is reached from the page: {paths:?}");
+    for (path, status) in [("/page/nothing.js", 404), ("/favicon.ico", 404)] {
+        assert_eq!(client().get(url(sidecar, path)).send().await.unwrap().status(), status, "{path}");
+    }
+    assert_eq!(client().post(url(sidecar, "/")).send().await.unwrap().status(), 405);
+    let rebound = client().get(url(sidecar, "/")).header("Host", "rebound.example").send().await.unwrap();
+    assert_eq!(rebound.status(), 403);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_show_a_killed_server_a_silent_sidecar_and_each_decision_once() {
+    let mut rig = rig(&[]).await;
+    let mut events = Events::open(&rig.sidecars[0]).await;
+    let current = |overview: &Value| {
+        let tables = overview["tables"].as_array().unwrap();
+        let partitions = tables.iter().flat_map(|table| table["partitions"].as_array().unwrap());
+        partitions.map(|partition| partition["ready"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let answering = |overview: &Value| {
+        let servers = overview["servers"].as_array().unwrap();
+        servers.iter().map(|server| server["sidecar"]["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let is_well =
+        |overview: &Value| current(overview) == [2; 6] && answering(overview) == ["this", "answers", "answers"];
+    let well = events.until("every partition has two current replicas", is_well).await;
+    let servers = well["servers"].as_array().unwrap();
+    assert!(servers.iter().all(|server| server["state"] == "live" && server["sinceMs"].is_u64()), "{well}");
+    assert_eq!(servers.iter().filter(|server| server["local"] == true).count(), 1);
+
+    read(&rig.sidecars[0], "k1", &[("X-Request-Id", "seen")]).await;
+    let mut seen = 0;
+    let mut requests = 0;
+    for _ in 0..3 {
+        let traffic = events.next("traffic").await.unwrap();
+        let decisions = traffic["decisions"].as_array().unwrap();
+        seen += decisions.iter().filter(|decision| decision["requestId"] == "seen").count();
+        let seconds = traffic["seconds"].as_array().unwrap();
+        requests = requests.max(seconds.iter().map(|second| second["requests"].as_u64().unwrap()).sum::<u64>());
+    }
+    assert_eq!((seen, requests), (1, 1));
+
+    let victim = rig.cluster.servers()[2].name.clone();
+    rig.cluster.inject(Fault::Crash(2));
+    let state = |overview: &Value| {
+        let servers = overview["servers"].as_array().unwrap();
+        servers.iter().find(|server| server["name"] == *victim).map(|server| server["state"].clone())
+    };
+    let dead = events.until("the killed server is dead", |overview| state(overview) == Some("dead".into())).await;
+    assert!(current(&dead).iter().filter(|ready| **ready == 1).count() >= 2, "losing another would hurt: {dead}");
+    rig.sidecars.pop().unwrap().shutdown().await;
+    events.until("its sidecar is silent", |overview| answering(overview).contains(&"silent".to_owned())).await;
+
+    let response = client().get(url(&rig.sidecars[0], "/overview")).send().await.unwrap();
+    let overview: Value = response.json().await.unwrap();
+    assert_eq!(state(&overview), Some("dead".into()), "the same for programs");
+    assert!(overview["traffic"]["seconds"].as_array().is_some_and(|seconds| !seconds.is_empty()));
+    rig.stop().await;
+    while events.next("overview").await.is_some() {} // the stream ends, and is not cut
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_streams_and_no_more() {
+    let rig = rig(&[]).await;
+    let sidecar = &rig.sidecars[0];
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        let mut events = Events::open(sidecar).await;
+        events.next("overview").await.unwrap();
+        open.push(events);
+    }
+    let ask = async || client().get(url(sidecar, "/events")).send().await.unwrap();
+    let refused = ask().await;
+    assert_eq!(refused.status(), 503);
+    let error: Value = refused.json().await.unwrap();
+    assert_eq!((&error["@type"], &error["error_code"]), (&json!("generic_error"), &json!(50300)));
+    open.pop();
+    let freed = async {
+        while ask().await.status() != 200 {
+            tokio::task::yield_now().await; // until the sidecar has noticed that the client left
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), freed).await.expect("a closed stream makes room");
     rig.stop().await;
 }

@@ -4,8 +4,11 @@
 //! only.
 
 mod decisions;
+mod events;
 mod explain;
 mod guard;
+mod overview;
+mod page;
 mod status;
 mod tables;
 
@@ -16,34 +19,44 @@ use crate::telemetry::{Metrics, Recent};
 use crate::view::{Ask, Heartbeat, HostState, MESSAGE_VERSION, PeerLag, Published};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// Largest body that the admin port reads: a statement, or a heartbeat.
 const BODY_BYTES: usize = 64 * 1024;
 
-/// What shows statements or decisions.
-const LOOPBACK_ONLY: [&str; 2] = ["/decisions", "/explain"];
+/// What shows statements or decisions; the page's own files besides.
+const LOOPBACK_ONLY: [&str; 4] = ["/decisions", "/explain", "/events", "/overview"];
 
 /// Answers the admin port.
 #[derive(Debug)]
 pub struct Admin {
-    clock: Clock,
-    published: Arc<Published>,
+    shown: Arc<Shown>,
     asks: mpsc::Sender<Ask>,
     metrics: Arc<Metrics>,
-    recent: Arc<Recent>,
-    /// The bounds of requests that set none.
-    freshness: Freshness,
     lag_poll_interval: Duration,
     /// This sidecar's incarnation, told to peers.
     incarnation: String,
+}
+
+/// What the page shows.
+#[derive(Debug)]
+struct Shown {
+    clock: Clock,
+    published: Arc<Published>,
+    recent: Arc<Recent>,
+    /// The bounds of requests that set none.
+    freshness: Freshness,
     stopping: AtomicBool,
+    /// Places for streams of events.
+    streams: Arc<Semaphore>,
+    written: Mutex<Option<events::Written>>,
 }
 
 impl Admin {
@@ -56,63 +69,90 @@ impl Admin {
         (freshness, lag_poll_interval): (Freshness, Duration),
         incarnation: String,
     ) -> Self {
-        Admin {
+        let shown = Shown {
             clock,
             published,
-            asks,
-            metrics,
             recent,
             freshness,
-            lag_poll_interval,
-            incarnation,
             stopping: AtomicBool::new(false),
-        }
+            streams: Arc::new(Semaphore::new(events::AT_ONCE)),
+            written: Mutex::default(),
+        };
+        Admin { shown: Arc::new(shown), asks, metrics, lag_poll_interval, incarnation }
     }
 
     /// From now on `/readyz` says no: the process is shutting down.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.shown.stopping.store(true, Ordering::Relaxed);
     }
 
     async fn route(&self, request: Request<Body>, connection: &ConnectionInfo) -> Response<Body> {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
-        if let Some(reason) = guard::refusal(&head, LOOPBACK_ONLY.contains(&path), connection.peer().ip()) {
+        let private = LOOPBACK_ONLY.contains(&path) || page::has(path);
+        if let Some(reason) = guard::refusal(&head, private, connection.peer().ip()) {
             return refuse(StatusCode::FORBIDDEN, reason);
         }
-        let method = if head.method == Method::HEAD { Method::GET } else { head.method };
-        match (method, path) {
-            (Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
-            (Method::GET, "/readyz") => self.ready(),
-            (Method::GET, "/metrics") => self.scrape(),
-            (Method::GET, "/lag") => self.lag(),
-            (Method::GET, "/clusterStatus") => {
-                json(StatusCode::OK, &status::cluster_status(&self.published.load(), self.clock.now()))
-            }
-            (Method::GET, "/tables") => {
-                json(StatusCode::OK, &tables::tables(&self.published.load(), &self.freshness, self.clock.now()))
-            }
-            (Method::POST, "/heartbeat") => self.heartbeat(body).await,
-            (Method::GET, "/decisions") => {
-                match decisions::answer(&self.recent, head.uri.query().unwrap_or_default()) {
-                    Ok(decisions) => json(StatusCode::OK, &decisions),
-                    Err(problem) => refuse(StatusCode::BAD_REQUEST, &problem),
-                }
-            }
-            (Method::POST, "/explain") => self.explain(body).await,
-            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables" | "/decisions") => {
-                not_allowed("GET")
-            }
-            (_, "/heartbeat" | "/explain") => not_allowed("POST"),
-            _ => refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints"),
+        let mut response = self.answer(&head, body, connection).await;
+        if private {
+            page::protect(&mut response);
         }
+        response
+    }
+
+    async fn answer(&self, head: &Parts, body: Body, connection: &ConnectionInfo) -> Response<Body> {
+        let Shown { published, recent, freshness, clock, .. } = &*self.shown;
+        let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
+        match (method, head.uri.path()) {
+            (&Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
+            (&Method::GET, "/readyz") => self.ready(),
+            (&Method::GET, "/metrics") => self.scrape(),
+            (&Method::GET, "/lag") => self.lag(),
+            (&Method::GET, "/clusterStatus") => {
+                json(StatusCode::OK, &status::cluster_status(&published.load(), clock.now()))
+            }
+            (&Method::GET, "/tables") => {
+                json(StatusCode::OK, &tables::tables(&published.load(), freshness, clock.now()))
+            }
+            (&Method::GET, "/decisions") => match decisions::answer(recent, head.uri.query().unwrap_or_default()) {
+                Ok(decisions) => json(StatusCode::OK, &decisions),
+                Err(problem) => refuse(StatusCode::BAD_REQUEST, &problem),
+            },
+            (&Method::GET, "/overview") => self.overview(),
+            (&Method::GET, "/events") => self.events(connection),
+            (&Method::POST, "/heartbeat") => self.heartbeat(body).await,
+            (&Method::POST, "/explain") => self.explain(body).await,
+            (_, "/heartbeat" | "/explain") => not_allowed("POST"),
+            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => not_allowed("GET"),
+            (_, "/decisions" | "/overview" | "/events") => not_allowed("GET"),
+            (&Method::GET, path) => page::file(path).unwrap_or_else(not_found),
+            (_, path) if page::has(path) => not_allowed("GET"),
+            _ => not_found(),
+        }
+    }
+
+    /// What the page shows at first, for programs.
+    fn overview(&self) -> Response<Body> {
+        let stopping = self.shown.stopping.load(Ordering::Relaxed);
+        let mut overview = overview::overview(&self.shown, stopping, self.shown.clock.now());
+        overview["traffic"] = Value::Object(overview::traffic(&self.shown.recent, 0));
+        json(StatusCode::OK, &overview)
+    }
+
+    fn events(&self, connection: &ConnectionInfo) -> Response<Body> {
+        let Some(body) = events::stream(&self.shown, connection.drain().clone()) else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "16 streams of events are open; close one");
+        };
+        let mut response = Response::new(body);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        response
     }
 
     /// Ready: not shutting down, and some server answers. The detail says what the servers' settings keep from working.
     fn ready(&self) -> Response<Body> {
-        let view = self.published.load();
+        let view = self.shown.published.load();
         let live = view.hosts.iter().filter(|host| host.state == HostState::Live).count();
-        let stopping = self.stopping.load(Ordering::Relaxed);
+        let stopping = self.shown.stopping.load(Ordering::Relaxed);
         let ready = live > 0 && !stopping;
         let detail = json!({
             "ready": ready,
@@ -120,15 +160,15 @@ impl Admin {
             "liveServers": live,
             "servers": view.hosts.len(),
             "catalogueKnown": view.catalogue_known,
-            "viewAgeMs": millis(self.clock.now().since(view.made)),
+            "viewAgeMs": millis(self.shown.clock.now().since(view.made)),
             "advice": view.advice(),
         });
         json(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
     }
 
     fn scrape(&self) -> Response<Body> {
-        let view = self.published.load();
-        self.metrics.view_age.set(self.clock.now().since(view.made).as_secs_f64());
+        let view = self.shown.published.load();
+        self.metrics.view_age.set(self.shown.clock.now().since(view.made).as_secs_f64());
         match self.metrics.encode() {
             Ok(metrics) => {
                 let mut response = Response::new(Body::full(metrics));
@@ -142,13 +182,13 @@ impl Admin {
 
     /// What the own server last said, for the other sidecars.
     fn lag(&self) -> Response<Body> {
-        let Some(own) = self.published.own() else {
+        let Some(own) = self.shown.published.own() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "the own server has not answered /clusterStatus yet");
         };
         let head = PeerLag {
             version: MESSAGE_VERSION,
             server: own.server.to_string(),
-            age_ms: millis(self.clock.now().since(own.received)),
+            age_ms: millis(self.shown.clock.now().since(own.received)),
             took_ms: millis(own.took),
             report_age_ms: own.report_age.map(millis),
             cluster_status: RawValue::NULL,
@@ -170,12 +210,12 @@ impl Admin {
             );
         };
         let _ = self.asks.try_send(Ask::Heard(heartbeat)); // the next one comes soon
-        let view = self.published.load();
+        let view = self.shown.published.load();
         let own = view.local().map(|(_, host)| host);
         let answer = Heartbeat {
             version: MESSAGE_VERSION,
             incarnation: self.incarnation.clone(),
-            clock_ms: Some(millis(self.clock.now().since_epoch())),
+            clock_ms: Some(millis(self.shown.clock.now().since_epoch())),
             server: own.map(|host| host.name.to_string()).unwrap_or_default(),
             state: own.map_or(HostState::Unknown, |host| host.state).as_str().to_owned(),
         };
@@ -189,7 +229,11 @@ impl Admin {
         match explain::Question::read(&bytes) {
             Ok(question) => json(
                 StatusCode::OK,
-                &question.answer(&self.published.load(), (&self.freshness, self.lag_poll_interval), self.clock.now()),
+                &question.answer(
+                    &self.shown.published.load(),
+                    (&self.shown.freshness, self.lag_poll_interval),
+                    self.shown.clock.now(),
+                ),
             ),
             Err(problem) => refuse(StatusCode::BAD_REQUEST, problem),
         }
@@ -233,6 +277,10 @@ fn typed(status: StatusCode, body: Bytes) -> Response<Body> {
 fn refuse(status: StatusCode, message: &str) -> Response<Body> {
     let code = u32::from(status.as_u16()) * 100;
     json(status, &json!({"@type": "generic_error", "error_code": code, "message": message}))
+}
+
+fn not_found() -> Response<Body> {
+    refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints")
 }
 
 fn not_allowed(allow: &'static str) -> Response<Body> {

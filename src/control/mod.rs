@@ -182,10 +182,12 @@ impl<F: Fetch> Control<F> {
                     clock: self.clock,
                     asks: asks.clone(),
                     events: clocks,
+                    server: Arc::clone(&member.spec.name),
                     sidecar,
                     incarnation: Arc::clone(&self.incarnation),
                     interval: self.config.health.interval,
                     timeout: self.config.health.timeout,
+                    missed_threshold: self.config.health.missed_threshold,
                 };
                 loops.spawn(beat.run());
             }

@@ -6,7 +6,7 @@
 use super::fetch::Fetch;
 use super::keeper::Event;
 use crate::clock::Clock;
-use crate::view::{Ask, ClockExchange, Heartbeat, HostState, Interval, MESSAGE_VERSION, Published};
+use crate::view::{Ask, ClockExchange, Heartbeat, HostName, HostState, Interval, MESSAGE_VERSION, Published};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -17,12 +17,15 @@ pub(super) struct Beat<F> {
     pub fetch: Arc<F>,
     pub published: Arc<Published>,
     pub asks: mpsc::Sender<Ask>,
+    pub server: HostName,
     pub sidecar: String,
     pub incarnation: Arc<str>,
     pub clock: Clock,
     pub events: mpsc::Sender<Event>,
     pub interval: Duration,
     pub timeout: Duration,
+    /// Consecutive misses after which the sidecar is said not to answer.
+    pub missed_threshold: u32,
 }
 
 impl<F: Fetch> Beat<F> {
@@ -31,13 +34,21 @@ impl<F: Fetch> Beat<F> {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let url = format!("{}/heartbeat", self.sidecar);
+        let mut missed = 0_u32;
         loop {
             ticks.tick().await;
             let Ok(message) = serde_json::to_string(&self.own()) else { continue };
             let from = self.clock.now();
-            let Ok(answer) = self.fetch.post(&url, message, self.timeout).await else { continue };
+            let heard = match self.fetch.post(&url, message, self.timeout).await {
+                Ok(answer) => serde_json::from_slice::<Heartbeat>(&answer.body).ok(),
+                Err(_) => None,
+            };
             let here = Interval { from, to: self.clock.now() };
-            let Ok(heard) = serde_json::from_slice::<Heartbeat>(&answer.body) else { continue };
+            missed = if heard.is_some() { 0 } else { missed.saturating_add(1) };
+            if missed == 0 || missed >= self.missed_threshold {
+                self.published.note_sidecar(&self.server, &self.sidecar, missed == 0, here.to);
+            }
+            let Some(heard) = heard else { continue };
             if let (Ok(incarnation), Some(clock)) = (u64::from_str_radix(&heard.incarnation, 16), heard.clock_ms) {
                 let exchange = ClockExchange { here, theirs: Duration::from_millis(clock) };
                 let _ = self.events.send(Event::Clock(incarnation, exchange)).await; // the next heartbeat brings another

@@ -25,7 +25,7 @@ pub use clocks::{ClockExchange, PeerClocks};
 pub use evidence::{Evidence, HostSpec, Observation, Settings};
 pub use host::{HostIndex, HostName, HostState, HostView};
 pub use liveness::{Liveness, LivenessSettings, Probe};
-pub use peer::{Ask, Heartbeat, MESSAGE_VERSION, PeerLag};
+pub use peer::{Ask, Heartbeat, MESSAGE_VERSION, PeerLag, PeerSidecar};
 pub use placement::Role;
 pub use published::{OwnObservation, Published};
 pub use settings::{TYPE_PREFIX, forget_bound, keep_bound, read_bound};

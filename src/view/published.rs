@@ -1,6 +1,6 @@
 //! The place where `control` puts snapshots and everyone else takes them.
 
-use super::{ClusterView, Moment};
+use super::{ClusterView, HostName, Moment, PeerSidecar};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ pub struct Published {
     current: ArcSwap<ClusterView>,
     changes: watch::Sender<u64>,
     own: ArcSwapOption<OwnObservation>,
+    sidecars: ArcSwap<Vec<PeerSidecar>>,
 }
 
 /// The newest answer of the own server to `/clusterStatus`, for the other sidecars.
@@ -32,7 +33,12 @@ pub struct OwnObservation {
 
 impl Default for Published {
     fn default() -> Self {
-        Published { current: ArcSwap::default(), changes: watch::Sender::new(0), own: ArcSwapOption::empty() }
+        Published {
+            current: ArcSwap::default(),
+            changes: watch::Sender::new(0),
+            own: ArcSwapOption::empty(),
+            sidecars: ArcSwap::default(),
+        }
     }
 }
 
@@ -56,6 +62,28 @@ impl Published {
     /// Replaces what the own server said last.
     pub fn publish_own(&self, observation: OwnObservation) {
         self.own.store(Some(Arc::new(observation)));
+    }
+
+    /// Notes whether the sidecar beside a server answers, and wakes those who wait if that has changed. Forgets those of
+    /// servers that are no longer known.
+    pub fn note_sidecar(&self, server: &HostName, url: &str, answers: bool, now: Moment) {
+        let known = self.sidecars.load();
+        if known.iter().any(|known| known.server == *server && *known.url == *url && known.answers == answers) {
+            return;
+        }
+        let noted = PeerSidecar { server: HostName::clone(server), url: url.into(), answers, since: now };
+        let view = self.load();
+        self.sidecars.rcu(|known| {
+            let is_known = |other: &&PeerSidecar| view.hosts.iter().any(|host| host.name == other.server);
+            let others = known.iter().filter(|other| other.server != *server).filter(is_known);
+            others.cloned().chain([noted.clone()]).collect::<Vec<_>>()
+        });
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// The sidecars beside the other servers, as far as heartbeats have been sent to them.
+    pub fn sidecars(&self) -> Arc<Vec<PeerSidecar>> {
+        self.sidecars.load_full()
     }
 
     /// What the own server said last.

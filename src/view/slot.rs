@@ -159,14 +159,16 @@ impl ClusterView {
     ///
     /// Without a bound one report interval of writes is the bound: what a healthy standby lacks.
     pub fn servable(&self, slot: &SlotView, bound: Option<u64>) -> usize {
+        slot.replicas.iter().filter(|replica| self.is_servable(slot, replica, bound)).count()
+    }
+
+    /// Whether a replica counts among these.
+    pub fn is_servable(&self, slot: &SlotView, replica: &ReplicaView, bound: Option<u64>) -> bool {
         let most = bound.unwrap_or(0).max(u64::try_from(slot.interval_writes).unwrap_or(0));
-        let answers = |replica: &&ReplicaView| {
-            let live = self.host(replica.host).is_some_and(|host| host.state == HostState::Live);
-            let role = replica.role != Role::Standby || self.standby_reads != Some(false);
-            let young = replica.has_young_report(self.made, self.max_report_age);
-            live && role && young && replica.reliable && replica.lag(slot.end).is_some_and(|lag| lag <= most)
-        };
-        slot.replicas.iter().filter(answers).count()
+        let live = self.host(replica.host).is_some_and(|host| host.state == HostState::Live);
+        let role = replica.role != Role::Standby || self.standby_reads != Some(false);
+        let young = replica.has_young_report(self.made, self.max_report_age);
+        live && role && young && replica.reliable && replica.lag(slot.end).is_some_and(|lag| lag <= most)
     }
 
     /// Every partition of a table.
