@@ -2,6 +2,7 @@
 
 use crate::cluster::support::{Rig, client, query};
 use ksqldb_sidecar::app::Sidecar;
+use ksqldb_sidecar::cli::{ExplainArgs, TopArgs, explain, top};
 use ksqldb_sidecar::emulator::{ClusterConfig, Fault};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -294,4 +295,52 @@ async fn so_many_streams_and_no_more() {
     };
     tokio::time::timeout(Duration::from_secs(20), freed).await.expect("a closed stream makes room");
     rig.stop().await;
+}
+
+/// What a command writes that has a runtime of its own; or its error.
+async fn written<F>(command: F) -> Result<String, String>
+where
+    F: FnOnce(&mut Vec<u8>) -> Result<(), Box<dyn std::error::Error>> + Send + 'static,
+{
+    let run = move || {
+        let mut output = Vec::new();
+        command(&mut output).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(output).unwrap())
+    };
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_terminal_shows_the_same() {
+    let rig = rig(&[]).await;
+    let sidecar = &rig.sidecars[0];
+    let served = read(sidecar, "k1", &[]).await["x-ksqldb-sidecar-served-by"].to_str().unwrap().to_owned();
+    let admin: ksqldb_sidecar::config::BaseUrl = url(sidecar, "").parse().unwrap();
+    let args = TopArgs { admin: admin.clone(), once: true };
+    let shown = written(move |output| top(&args, output)).await.unwrap();
+    assert!(shown.contains("3 of 3 servers live"), "{shown}");
+    let line =
+        |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {shown}"));
+    let cells: Vec<&str> = line("TL").split_whitespace().skip(1).collect();
+    assert!(cells.len() == 6 && cells.iter().all(|cell| cell.starts_with(['A', 'B', 'C'])), "{shown}");
+    assert!(line("LAST 60 s").contains(", 0 failed"), "{shown}");
+    let lookup = format!("TL/{}  ", rig.partition_of("k1"));
+    assert!(
+        shown.lines().any(|line| line.contains(&lookup) && line.contains(&served) && line.ends_with("ok")),
+        "{shown}"
+    );
+
+    let explained = async |statement: &str| {
+        let args = ExplainArgs { admin: admin.clone(), statement: None };
+        let statement = statement.to_owned();
+        written(move |output| explain(&args, &mut statement.as_bytes(), output)).await
+    };
+    let told = explained(r#"{"ksql": "SELECT * FROM TL WHERE K='k1';", "acceptable.offset.lag": 1000}"#).await.unwrap();
+    assert!(told.contains(&format!("partition {} of 6", rig.partition_of("k1"))), "{told}");
+    assert!(told.contains("at most 1000 records behind, from acceptable.offset.lag"), "{told}");
+    assert_eq!(told.lines().filter(|line| line.starts_with(['1', '2'])).count(), 2, "{told}");
+    assert!(explained("SELECT * FROM NOWHERE WHERE K='k1';").await.unwrap().contains("unknown_table"));
+    assert_eq!(explained("{}").await.unwrap_err().split(',').next(), Some("expects a statement"));
+    rig.stop().await;
+    assert!(explained("SELECT 1;").await.unwrap_err().starts_with("no sidecar answers at http://127."));
 }
