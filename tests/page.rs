@@ -8,8 +8,14 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// A cluster whose first sidecar knows two current replicas of each partition.
 async fn rig(more: &[(&str, &str)]) -> Rig {
-    Rig::with(ClusterConfig { tables: vec!["TL".into()], ..ClusterConfig::default() }, more).await
+    let rig = Rig::with(ClusterConfig { tables: vec!["TL".into()], ..ClusterConfig::default() }, more).await;
+    rig.until(&rig.sidecars[0], "every replica is current", |view| {
+        view.slots(&view.tables["TL"]).all(|slot| view.servable(&slot, None) == 2)
+    })
+    .await;
+    rig
 }
 
 fn url(sidecar: &Sidecar, path: &str) -> String {
@@ -51,7 +57,11 @@ async fn decisions_tell_where_queries_went_and_nothing_of_what_they_asked() {
     assert_eq!(told, [json!("lookup"), json!("TL"), json!(served_by), json!("ok"), json!(200)], "{lookup}");
     assert_eq!(lookup["partition"], rig.partition_of("k1"));
     let replicas = lookup["replicas"].as_array().unwrap();
-    assert_eq!(replicas[0]["host"], served_by, "the first choice answered: {lookup}");
+    let place = replicas.iter().position(|replica| replica["host"] == served_by);
+    assert!(
+        place == Some(0) || place.is_some() && lookup["attempts"] != 1,
+        "the first choice is asked first: {lookup}"
+    );
     assert_eq!(replicas[0]["reason"], lookup["reason"]);
     assert!(replicas.len() == 2 && replicas[1]["because"].as_str().unwrap().len() > 10, "{lookup}");
 
@@ -260,7 +270,7 @@ async fn events_show_a_killed_server_a_silent_sidecar_and_each_decision_once() {
         servers.iter().find(|server| server["name"] == *victim).map(|server| server["state"].clone())
     };
     let dead = events.until("the killed server is dead", |overview| state(overview) == Some("dead".into())).await;
-    assert!(current(&dead).iter().filter(|ready| **ready == 1).count() >= 2, "losing another would hurt: {dead}");
+    assert!(current(&dead).iter().filter(|ready| **ready < 2).count() >= 2, "losing another would hurt: {dead}");
     rig.sidecars.pop().unwrap().shutdown().await;
     events.until("its sidecar is silent", |overview| answering(overview).contains(&"silent".to_owned())).await;
 

@@ -12,7 +12,6 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -103,8 +102,10 @@ impl Stream {
         self.next = Instant::now() + EVERY;
         let retry = if self.face.is_none() { "retry: 1000\n" } else { "" };
         let face = face(&self.shown);
-        let overview = self.shown.written(&face);
-        self.face = Some(face);
+        self.face = Some(face.clone());
+        let shown = Arc::clone(&self.shown);
+        // a large cluster takes milliseconds, which no request should wait
+        let overview = tokio::task::spawn_blocking(move || shown.written(&face)).await.ok()?;
         let traffic = self.traffic();
         let mut text = String::with_capacity(overview.len() + 1024);
         // writing to a String cannot fail
@@ -141,8 +142,7 @@ impl Shown {
         if let Some(written) = last.as_ref().filter(|last| last.face == *face && last.at.elapsed() < SHARED) {
             return written.text.clone();
         }
-        let stopping = self.stopping.load(Ordering::Relaxed);
-        let text = Bytes::from(overview::overview(self, stopping, self.clock.now()).to_string());
+        let text = Bytes::from(overview::overview(self, self.clock.now()).to_string());
         *last = Some(Written { at: Instant::now(), face: face.clone(), text: text.clone() });
         text
     }

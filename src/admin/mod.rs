@@ -118,7 +118,7 @@ impl Admin {
                 Ok(decisions) => json(StatusCode::OK, &decisions),
                 Err(problem) => refuse(StatusCode::BAD_REQUEST, &problem),
             },
-            (&Method::GET, "/overview") => self.overview(),
+            (&Method::GET, "/overview") => self.overview().await,
             (&Method::GET, "/events") => self.events(connection),
             (&Method::POST, "/heartbeat") => self.heartbeat(body).await,
             (&Method::POST, "/explain") => self.explain(body).await,
@@ -132,11 +132,17 @@ impl Admin {
     }
 
     /// What the page shows at first, for programs.
-    fn overview(&self) -> Response<Body> {
-        let stopping = self.shown.stopping.load(Ordering::Relaxed);
-        let mut overview = overview::overview(&self.shown, stopping, self.shown.clock.now());
-        overview["traffic"] = Value::Object(overview::traffic(&self.shown.recent, 0));
-        json(StatusCode::OK, &overview)
+    async fn overview(&self) -> Response<Body> {
+        let shown = Arc::clone(&self.shown);
+        let written = tokio::task::spawn_blocking(move || {
+            let mut overview = overview::overview(&shown, shown.clock.now());
+            overview["traffic"] = Value::Object(overview::traffic(&shown.recent, 0));
+            Bytes::from(overview.to_string())
+        });
+        match written.await {
+            Ok(overview) => typed(StatusCode::OK, overview),
+            Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the overview cannot be made: {error}")),
+        }
     }
 
     fn events(&self, connection: &ConnectionInfo) -> Response<Body> {

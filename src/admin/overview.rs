@@ -6,6 +6,7 @@ use crate::view::{
     ClusterView, HostIndex, HostState, HostView, Moment, PeerSidecar, ReplicaView, Role, SlotView, TableInfo,
 };
 use serde_json::{Map, Value, json};
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 /// What one server holds, added up over all tables.
@@ -18,7 +19,7 @@ struct Held {
 }
 
 /// The cluster of this moment.
-pub(super) fn overview(shown: &Shown, stopping: bool, now: Moment) -> Value {
+pub(super) fn overview(shown: &Shown, now: Moment) -> Value {
     let view = shown.published.load();
     let mut held = vec![Held::default(); view.hosts.len()];
     let mut names: Vec<&String> = view.tables.keys().collect();
@@ -29,7 +30,7 @@ pub(super) fn overview(shown: &Shown, stopping: bool, now: Moment) -> Value {
     let servers = view.hosts.iter().zip(held).map(|(host, held)| server(host, held, &sidecars, now));
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "stopping": stopping,
+        "stopping": shown.stopping.load(Ordering::Relaxed),
         "viewAgeMs": millis(now.since(view.made)),
         "catalogueKnown": view.catalogue_known,
         "lagReporting": view.lag_reporting,
@@ -63,6 +64,7 @@ fn server(host: &HostView, held: Held, sidecars: &[PeerSidecar], now: Moment) ->
     let beside = sidecars.iter().find(|sidecar| sidecar.server == host.name);
     let sidecar = match beside {
         _ if host.local => json!({"state": "this"}),
+        Some(PeerSidecar { heard: false, url, .. }) => json!({"state": "unseen", "url": **url}),
         Some(PeerSidecar { url, answers, since, .. }) => json!({
             "state": if *answers { "answers" } else { "silent" },
             "sinceMs": millis(now.since(*since)),

@@ -55,6 +55,8 @@ pub struct PeerSidecar {
     pub url: Arc<str>,
     /// Whether it answers.
     pub answers: bool,
+    /// Whether it has ever answered; if not, there may be none.
+    pub heard: bool,
     /// Since when it has, or has not.
     pub since: Moment,
 }

@@ -71,7 +71,8 @@ impl Published {
         if known.iter().any(|known| known.server == *server && *known.url == *url && known.answers == answers) {
             return;
         }
-        let noted = PeerSidecar { server: HostName::clone(server), url: url.into(), answers, since: now };
+        let heard = answers || known.iter().any(|known| known.server == *server && *known.url == *url && known.heard);
+        let noted = PeerSidecar { server: HostName::clone(server), url: url.into(), answers, heard, since: now };
         let view = self.load();
         self.sidecars.rcu(|known| {
             let is_known = |other: &&PeerSidecar| view.hosts.iter().any(|host| host.name == other.server);
@@ -89,5 +90,42 @@ impl Published {
     /// What the own server said last.
     pub fn own(&self) -> Option<Arc<OwnObservation>> {
         self.own.load_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sidecar_is_noted_when_it_changes_and_forgotten_with_its_server() {
+        let published = Published::default();
+        let (one, other): (HostName, HostName) = ("ksql-1:8088".into(), "ksql-2:8088".into());
+        let mut changes = published.changes();
+        let note = |server: &HostName, answers, second: u64| {
+            published.note_sidecar(server, "http://beside:8090", answers, Moment::from_millis(1000 * second));
+        };
+        let known = || {
+            let all = published.sidecars();
+            all.iter().map(|s| (s.server.to_string(), s.answers, s.heard, s.since)).collect::<Vec<_>>()
+        };
+        note(&one, false, 1);
+        let name = one.to_string();
+        assert_eq!(known(), [(name.clone(), false, false, Moment::from_millis(1000))], "there may be none");
+        note(&one, true, 2);
+        note(&one, true, 3);
+        assert_eq!(known(), [(name.clone(), true, true, Moment::from_millis(2000))]);
+        note(&one, false, 4);
+        assert_eq!(known(), [(name, false, true, Moment::from_millis(4000))], "it fell silent");
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        note(&one, false, 5);
+        assert!(!changes.has_changed().unwrap(), "nothing new");
+        note(&other, true, 6);
+        assert_eq!(
+            known(),
+            [(other.to_string(), true, true, Moment::from_millis(6000))],
+            "the view has no such server"
+        );
     }
 }

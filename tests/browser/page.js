@@ -152,7 +152,7 @@ const text = (page, selector) => page.locator(selector).innerText();
     await check("a sidecar that is gone is not taken for a quiet one", async () => {
         assert.deepStrictEqual(problems, []);
         local.child.kill("SIGTERM");
-        await until("its news are called old", async () => /no news for/.test(await text(page, "#connection")), 15000);
+        await until("its news are called old", async () => /no news: what is shown is old, for/.test(await text(page, "#connection")), 15000);
         assert(problems.every((problem) => /ERR_|event-stream|EventSource/.test(problem)), problems.join());
     });
     clearInterval(traffic);

@@ -33,7 +33,7 @@ function showVerdict(overview) {
   const [lost, risky, all] = [number("lost"), number("risk"), partitions.length];
   const more = [];
   for (const server of away) more.push(`${server.name} has been ${server.state} for ${span(server.sinceMs)}.`);
-  if (lost) more.push(`${several(lost, "partition")} of ${all} ${lost === 1 ? "has" : "have"} no current replica.`);
+  if (lost) more.push(`${several(lost, "partition")} of ${all} ${lost === 1 ? "has" : "have"} no replica that is known to be current.`);
   if (risky) more.push(`${several(risky, "partition")} of ${all} would lose the last current replica with one more host.`);
   for (const server of silent) more.push(`The sidecar beside ${server.name} has been silent for ${span(server.sidecar.sinceMs)}.`);
   more.push(...overview.advice);
@@ -53,7 +53,7 @@ function showVerdict(overview) {
 }
 
 function showServers(servers) {
-  const sidecars = { this: "this one", answers: "answers", silent: "silent", unknown: "none known" };
+  const sidecars = { this: "this one", answers: "answers", silent: "silent", unseen: "none seen", unknown: "none known" };
   const labels = ["Server", "State", "For", "Its sidecar", "Active", "Standby", "Largest lag", "Report age", "Version"];
   const create = () => make("tr", {}, ...labels.map((label, place) => make(place === 0 ? "th" : "td", { "data-label": label, scope: place === 0 ? "row" : null, class: place > 3 && place < 8 ? "number" : null })));
   sync(byId("servers-body"), servers.map((server, index) => ({ ...server, index })), (server) => server.name, create, (row, server) => {
@@ -84,6 +84,8 @@ function makeTable(table) {
 
 function updateTable(element, table, overview) {
   const [title, cells, detail] = element.children;
+  const many = table.partitions.length;
+  set(element, "class", `table ${many > 64 ? "wide many" : many > 24 ? "wide" : ""}`.trim());
   const risky = table.partitions.filter((partition) => ["risk", "lost"].includes(risk(partition, overview))).length;
   const bound = table.maxOffsetLag === null ? "" : `, bound ${several(table.maxOffsetLag, "record")}`;
   say(title.querySelector("small"), ` ${several(table.partitions.length, "partition")}${risky ? `, ${risky} at risk` : ""}${bound}`);
@@ -113,12 +115,13 @@ function updateCell(cell, item, overview) {
   sync(marks, standbys, (replica) => replica.host, () => make("i"), (mark, replica) => set(mark, "class", `mark ${replica.stands}`));
   say(alert, danger === "risk" || danger === "lost" ? "!" : "");
   set(cell, "aria-label", describe(item, overview));
+  set(cell, "title", describe(item, overview));
 }
 
 const LOSS = {
   safe: "Losing any one host would leave a current replica.",
   risk: "Losing one more host could leave no current replica.",
-  lost: "No replica is current now.",
+  lost: "No replica is known to be current now.",
   unknown: "Servers report no lag, so nobody knows what losing a host would do.",
 };
 

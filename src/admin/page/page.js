@@ -37,8 +37,9 @@ function tellAge() {
   const state = silence > OLD_MS ? "old" : last === null ? "connecting" : "live";
   set(document.getElementById("connection"), "class", `connection ${state}`);
   set(document.body, "class", state);
-  const text = { live: "live", connecting: "connecting", old: `no news for ${span(silence)}: what is shown is old` }[state];
+  const text = { live: "live", connecting: "connecting", old: "no news: what is shown is old" }[state];
   say(document.getElementById("connection-text"), text);
+  say(document.getElementById("connection-age"), state === "old" ? `, for ${span(silence)}` : "");
 }
 
 setInterval(tellAge, 1000);
