@@ -6,7 +6,7 @@ use crate::config::{AbsenceMode, Config};
 use crate::control::{Control, HttpFetch};
 use crate::http::{ClientSettings, Drain, Drained, HttpClient, Server, ServerSettings};
 use crate::proxy::{Proxy, Settings};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Recent};
 use crate::view::Published;
 use std::io;
 use std::net::SocketAddr;
@@ -76,6 +76,7 @@ impl Sidecar {
         let (client, client_port) =
             bound(config.listen.client, "listen.client", Some(metrics.client_connections.clone()))?;
         let (admin_addr, admin_port) = bound(config.listen.admin, "listen.admin", None)?;
+        let recent = Arc::new(Recent::new(config.log.decisions));
         let incarnation = rand::random::<u64>();
         let name = format!("{incarnation:016x}");
 
@@ -86,7 +87,8 @@ impl Sidecar {
 
         let (drain, admin_drain) = (Drain::new(), Drain::new());
         let freshness = (config.freshness.clone(), config.lag.poll_interval);
-        let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), Arc::clone(&metrics), freshness, name);
+        let telemetry = (Arc::clone(&metrics), Arc::clone(&recent));
+        let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), telemetry, freshness, name);
         let admin = Arc::new(admin);
         tokio::spawn(admin_port.serve(Arc::clone(&admin), admin_drain.signal()));
         let upstreams = HttpClient::new(client_settings(&config, &metrics))?;
@@ -96,7 +98,7 @@ impl Sidecar {
             Arc::clone(&published),
             asks,
             upstreams,
-            Arc::clone(&metrics),
+            (Arc::clone(&metrics), recent),
             incarnation,
         );
         tokio::spawn(client_port.serve(Arc::new(proxy), drain.signal()));

@@ -5,22 +5,27 @@ mod classify;
 mod demo;
 mod drain;
 mod emulate;
+mod explain;
 mod lines;
 mod partition;
 
 mod run;
+mod told;
+mod top;
 
 pub use check::check;
 pub use classify::classify;
 pub use demo::demo;
 pub use drain::drain;
 pub use emulate::emulate;
+pub use explain::explain;
 pub use lines::answer_lines;
 pub use partition::partition;
 
 pub use run::run;
+pub use top::top;
 
-use crate::config::{Flag, LoadOptions};
+use crate::config::{BaseUrl, Flag, LoadOptions};
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -58,6 +63,10 @@ pub enum Command {
     Demo(DemoArgs),
     /// Run the emulated ksqlDB cluster alone, to try clients and sidecars against
     Emulate(EmulateArgs),
+    /// Show what the status page of a running sidecar shows, anew every second
+    Top(TopArgs),
+    /// Ask a running sidecar where a statement would go now, and why
+    Explain(ExplainArgs),
     /// Tell the class of statements
     ///
     /// Reads one statement a line from standard input, with \n, \t, \r and \\ escaped. Writes one line for each: the class,
@@ -175,6 +184,27 @@ pub struct EmulateArgs {
     pub defaults: bool,
 }
 
+/// Arguments of `top`.
+#[derive(Clone, Debug, Args)]
+pub struct TopArgs {
+    /// Admin port of the sidecar, which tells decisions to its own machine only
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8090")]
+    pub admin: BaseUrl,
+    /// Show it once
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// Admin port of the sidecar, which explains statements to its own machine only
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8090")]
+    pub admin: BaseUrl,
+    /// The statement, or the JSON body of a query, with its bounds [default: standard input]
+    pub statement: Option<String>,
+}
+
 /// Arguments of `partition`.
 #[derive(Clone, Debug, Args)]
 pub struct PartitionArgs {
@@ -212,6 +242,20 @@ mod tests {
             let reference = crate::config::reference().into_iter().find(|known| known.key() == flag.key).unwrap();
             let default = reference.default.trim_matches('"');
             assert!(help.contains(&format!("[default: {default}]")), "{}: {default}\n{help}", flag.flag);
+        }
+    }
+
+    #[test]
+    fn a_running_sidecar_is_looked_for_at_the_default_admin_port() {
+        let reference = crate::config::reference().into_iter().find(|known| known.key() == "listen.admin").unwrap();
+        let (_, port) = reference.default.trim_matches('"').rsplit_once(':').unwrap();
+        for command in ["top", "explain"] {
+            let cli = Cli::try_parse_from(["ksqldb-sidecar", command]).unwrap();
+            let (Command::Top(TopArgs { admin, .. }) | Command::Explain(ExplainArgs { admin, .. })) = cli.command
+            else {
+                panic!("{:?}", cli.command)
+            };
+            assert_eq!(admin.to_string(), format!("http://127.0.0.1:{port}"));
         }
     }
 

@@ -32,13 +32,15 @@ fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
 }
 
 fn dispatch(command: Command) -> Result<(), Box<dyn Error>> {
-    let (input, output) = (io::stdin().lock(), io::stdout());
+    let (mut input, output) = (io::stdin().lock(), io::stdout());
     match command {
         Command::Run(args) => cli::run(args.load_options()),
         Command::Check(args) => cli::check(args.load_options(), &mut output.lock()),
         Command::Classify => Ok(cli::classify(input, output.lock())?),
         Command::Partition(args) => cli::partition(&args, input, output.lock()),
         Command::Drain(args) => cli::drain(&args, output),
+        Command::Top(args) => cli::top(&args, &mut output.lock()),
+        Command::Explain(args) => cli::explain(&args, &mut input, &mut output.lock()),
         Command::Demo(args) => cli::demo(&args),
         Command::Emulate(args) => cli::emulate(&args),
     }

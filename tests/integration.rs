@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod emulator;
 mod http;
+mod page;
 mod partition;
 mod real_cluster;
 mod replay;

@@ -27,7 +27,7 @@ impl Admin {
             _ => return refuse(StatusCode::BAD_REQUEST, "expects no query, or ?wait=30s, of 10 minutes at most"),
         };
         let until = Instant::now() + wait;
-        let mut changes = self.published.changes();
+        let mut changes = self.shown.published.changes();
         if self.asks.send(Ask::Drain(true)).await.is_err() {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "the sidecar is ending");
         }
@@ -61,9 +61,9 @@ impl Admin {
 
     /// Whether the own server is drained, and what speaks against stopping it.
     fn drained(&self) -> (bool, Value) {
-        let (view, now) = (self.published.load(), self.clock.now());
+        let (view, now) = (self.shown.published.load(), self.shown.clock.now());
         let DrainView { lacking, unfit, choosing } = view.drained(now.back(SILENCE));
-        let own = view.local().map(|(_, host)| self.published.in_flight(&host.name).load(Ordering::Relaxed));
+        let own = view.local().map(|(_, host)| self.shown.published.in_flight(&host.name).load(Ordering::Relaxed));
         let safe = lacking.is_empty() && unfit.is_empty() && view.catalogue_known && own.is_some();
         let drained = safe && choosing.is_empty() && own == Some(0) && view.draining.is_some();
         let lacking: Vec<Value> = lacking.iter().map(|(table, p)| json!({"table": table, "partition": p})).collect();

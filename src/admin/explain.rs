@@ -63,7 +63,7 @@ impl Question {
             Err(reason) => {
                 let order = native_order(view, &Traffic::default(), now);
                 let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();
-                json!({"class": class, "routed": false, "reason": reason.as_str(), "servers": hosts})
+                json!({"class": class, "routed": false, "reason": reason.as_str(), "because": reason.describe(), "servers": hosts})
             }
             Ok(located) => explain(class, &located, self.bounds(&located.table, config), (view, poll), now),
         }
@@ -90,12 +90,18 @@ fn explain(
     let candidates: Vec<Value> = plan
         .candidates
         .iter()
-        .map(|candidate| with_reason(host(candidate.host), candidate.preference.as_str()))
+        .map(|candidate| {
+            let preference = candidate.preference;
+            with_reason(host(candidate.host), (preference.as_str(), preference.describe()))
+        })
         .collect();
     let rejected: Vec<Value> = plan
         .rejected
         .iter()
-        .map(|rejected| with_reason(host(rejected.candidate.host), rejected.reason.as_str()))
+        .map(|rejected| {
+            let reason = rejected.reason;
+            with_reason(host(rejected.candidate.host), (reason.as_str(), reason.describe()))
+        })
         .collect();
     json!({
         "class": class,
@@ -115,8 +121,9 @@ fn explain(
     })
 }
 
-fn with_reason(mut host: Map<String, Value>, reason: &str) -> Value {
+fn with_reason(mut host: Map<String, Value>, (reason, because): (&str, &str)) -> Value {
     host.insert("reason".to_owned(), reason.into());
+    host.insert("because".to_owned(), because.into());
     Value::Object(host)
 }
 

@@ -3,42 +3,61 @@
 //! Reads snapshots and metrics only; what peers send goes to `control` by a channel. Statements are shown to loopback
 //! only.
 
+mod decisions;
 mod drain;
+mod events;
 mod explain;
+mod guard;
+mod overview;
+mod page;
 mod status;
 mod tables;
 
 use crate::clock::Clock;
 use crate::config::Freshness;
 use crate::http::{Body, ConnectionInfo, Handler, ReadBody, read_up_to};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Recent};
 use crate::view::{Ask, Heartbeat, HostState, MESSAGE_VERSION, PeerLag, Published};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// Largest body that the admin port reads: a statement, or a heartbeat.
 const BODY_BYTES: usize = 64 * 1024;
 
+/// What shows statements or decisions; the page's own files besides.
+const LOOPBACK_ONLY: [&str; 5] = ["/decisions", "/drain", "/explain", "/events", "/overview"];
+
 /// Answers the admin port.
 #[derive(Debug)]
 pub struct Admin {
-    clock: Clock,
-    published: Arc<Published>,
+    shown: Arc<Shown>,
     asks: mpsc::Sender<Ask>,
     metrics: Arc<Metrics>,
-    /// The bounds of requests that set none.
-    freshness: Freshness,
     lag_poll_interval: Duration,
     /// This sidecar's incarnation, told to peers.
     incarnation: String,
+}
+
+/// What the page shows.
+#[derive(Debug)]
+struct Shown {
+    clock: Clock,
+    published: Arc<Published>,
+    recent: Arc<Recent>,
+    /// The bounds of requests that set none.
+    freshness: Freshness,
     stopping: AtomicBool,
+    /// Places for streams of events.
+    streams: Arc<Semaphore>,
+    written: Mutex<Option<events::Written>>,
 }
 
 impl Admin {
@@ -47,65 +66,105 @@ impl Admin {
         clock: Clock,
         published: Arc<Published>,
         asks: mpsc::Sender<Ask>,
-        metrics: Arc<Metrics>,
+        (metrics, recent): (Arc<Metrics>, Arc<Recent>),
         (freshness, lag_poll_interval): (Freshness, Duration),
         incarnation: String,
     ) -> Self {
-        Admin {
+        let shown = Shown {
             clock,
             published,
-            asks,
-            metrics,
+            recent,
             freshness,
-            lag_poll_interval,
-            incarnation,
             stopping: AtomicBool::new(false),
-        }
+            streams: Arc::new(Semaphore::new(events::AT_ONCE)),
+            written: Mutex::default(),
+        };
+        Admin { shown: Arc::new(shown), asks, metrics, lag_poll_interval, incarnation }
     }
 
     /// From now on `/readyz` says no: the process is shutting down.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.shown.stopping.store(true, Ordering::Relaxed);
     }
 
     async fn route(&self, request: Request<Body>, connection: &ConnectionInfo) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let local = connection.peer().ip().to_canonical().is_loopback();
-        let method = if head.method == Method::HEAD { Method::GET } else { head.method };
-        match (method, head.uri.path()) {
-            (Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
-            (Method::GET, "/readyz") => self.ready(),
-            (Method::GET, "/metrics") => self.scrape(),
-            (Method::GET, "/lag") => self.lag(),
-            (Method::GET, "/clusterStatus") => {
-                json(StatusCode::OK, &status::cluster_status(&self.published.load(), self.clock.now()))
-            }
-            (Method::GET, "/tables") => {
-                json(StatusCode::OK, &tables::tables(&self.published.load(), &self.freshness, self.clock.now()))
-            }
-            (Method::POST, "/heartbeat") => self.heartbeat(body).await,
-            (Method::POST, "/explain") if local => self.explain(body).await,
-            (Method::POST, "/explain") => refuse(StatusCode::FORBIDDEN, "statements are explained to loopback only"),
-            (Method::POST, "/drain") if local => self.drain(head.uri.query()).await,
-            (Method::DELETE, "/drain") if local => self.undrain().await,
-            (Method::POST | Method::DELETE, "/drain") => {
-                refuse(StatusCode::FORBIDDEN, "a server is drained from loopback only")
-            }
-            (Method::GET, "/drain/ready") => self.drain_ready(),
-            (_, "/drain") => not_allowed("POST, DELETE"),
-            (_, "/drain/ready" | "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => {
-                not_allowed("GET")
-            }
-            (_, "/heartbeat" | "/explain") => not_allowed("POST"),
-            _ => refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints"),
+        let path = head.uri.path();
+        let private = LOOPBACK_ONLY.contains(&path) || page::has(path);
+        if let Some(reason) = guard::refusal(&head, private, connection.peer().ip()) {
+            return refuse(StatusCode::FORBIDDEN, reason);
         }
+        let mut response = self.answer(&head, body, connection).await;
+        if private {
+            page::protect(&mut response);
+        }
+        response
+    }
+
+    async fn answer(&self, head: &Parts, body: Body, connection: &ConnectionInfo) -> Response<Body> {
+        let Shown { published, recent, freshness, clock, .. } = &*self.shown;
+        let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
+        match (method, head.uri.path()) {
+            (&Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
+            (&Method::GET, "/readyz") => self.ready(),
+            (&Method::GET, "/metrics") => self.scrape(),
+            (&Method::GET, "/lag") => self.lag(),
+            (&Method::GET, "/clusterStatus") => {
+                json(StatusCode::OK, &status::cluster_status(&published.load(), clock.now()))
+            }
+            (&Method::GET, "/tables") => {
+                json(StatusCode::OK, &tables::tables(&published.load(), freshness, clock.now()))
+            }
+            (&Method::GET, "/decisions") => match decisions::answer(recent, head.uri.query().unwrap_or_default()) {
+                Ok(decisions) => json(StatusCode::OK, &decisions),
+                Err(problem) => refuse(StatusCode::BAD_REQUEST, &problem),
+            },
+            (&Method::GET, "/overview") => self.overview().await,
+            (&Method::GET, "/events") => self.events(connection),
+            (&Method::POST, "/heartbeat") => self.heartbeat(body).await,
+            (&Method::POST, "/explain") => self.explain(body).await,
+            (&Method::POST, "/drain") => self.drain(head.uri.query()).await,
+            (&Method::DELETE, "/drain") => self.undrain().await,
+            (&Method::GET, "/drain/ready") => self.drain_ready(),
+            (_, "/drain") => not_allowed("POST, DELETE"),
+            (_, "/drain/ready") => not_allowed("GET"),
+            (_, "/heartbeat" | "/explain") => not_allowed("POST"),
+            (_, "/healthz" | "/readyz" | "/metrics" | "/lag" | "/clusterStatus" | "/tables") => not_allowed("GET"),
+            (_, "/decisions" | "/overview" | "/events") => not_allowed("GET"),
+            (&Method::GET, path) => page::file(path).unwrap_or_else(not_found),
+            (_, path) if page::has(path) => not_allowed("GET"),
+            _ => not_found(),
+        }
+    }
+
+    /// What the page shows at first, for programs.
+    async fn overview(&self) -> Response<Body> {
+        let shown = Arc::clone(&self.shown);
+        let written = tokio::task::spawn_blocking(move || {
+            let mut overview = overview::overview(&shown, shown.clock.now());
+            overview["traffic"] = Value::Object(overview::traffic(&shown.recent, 0));
+            Bytes::from(overview.to_string())
+        });
+        match written.await {
+            Ok(overview) => typed(StatusCode::OK, overview),
+            Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the overview cannot be made: {error}")),
+        }
+    }
+
+    fn events(&self, connection: &ConnectionInfo) -> Response<Body> {
+        let Some(body) = events::stream(&self.shown, connection.drain().clone()) else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "16 streams of events are open; close one");
+        };
+        let mut response = Response::new(body);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        response
     }
 
     /// Ready: not shutting down, and some server answers. The detail says what the servers' settings keep from working.
     fn ready(&self) -> Response<Body> {
-        let view = self.published.load();
+        let view = self.shown.published.load();
         let live = view.hosts.iter().filter(|host| host.state == HostState::Live).count();
-        let stopping = self.stopping.load(Ordering::Relaxed);
+        let stopping = self.shown.stopping.load(Ordering::Relaxed);
         let ready = live > 0 && !stopping;
         let detail = json!({
             "ready": ready,
@@ -113,15 +172,15 @@ impl Admin {
             "liveServers": live,
             "servers": view.hosts.len(),
             "catalogueKnown": view.catalogue_known,
-            "viewAgeMs": millis(self.clock.now().since(view.made)),
+            "viewAgeMs": millis(self.shown.clock.now().since(view.made)),
             "advice": view.advice(),
         });
         json(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &detail)
     }
 
     fn scrape(&self) -> Response<Body> {
-        let view = self.published.load();
-        self.metrics.view_age.set(self.clock.now().since(view.made).as_secs_f64());
+        let view = self.shown.published.load();
+        self.metrics.view_age.set(self.shown.clock.now().since(view.made).as_secs_f64());
         match self.metrics.encode() {
             Ok(metrics) => {
                 let mut response = Response::new(Body::full(metrics));
@@ -135,13 +194,13 @@ impl Admin {
 
     /// What the own server last said, for the other sidecars.
     fn lag(&self) -> Response<Body> {
-        let Some(own) = self.published.own() else {
+        let Some(own) = self.shown.published.own() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "the own server has not answered /clusterStatus yet");
         };
         let head = PeerLag {
             version: MESSAGE_VERSION,
             server: own.server.to_string(),
-            age_ms: millis(self.clock.now().since(own.received)),
+            age_ms: millis(self.shown.clock.now().since(own.received)),
             took_ms: millis(own.took),
             report_age_ms: own.report_age.map(millis),
             cluster_status: RawValue::NULL,
@@ -162,8 +221,8 @@ impl Admin {
                 "not a heartbeat: expects JSON with version, incarnation, server, state",
             );
         };
-        let clock_ms = Some(millis(self.clock.now().since_epoch()));
-        let answer = Heartbeat::of(&self.published, &self.incarnation, clock_ms, &heartbeat.server);
+        let clock_ms = Some(millis(self.shown.clock.now().since_epoch()));
+        let answer = Heartbeat::of(&self.shown.published, &self.incarnation, clock_ms, &heartbeat.server);
         let _ = self.asks.try_send(Ask::Heard(heartbeat)); // the next one comes soon
         json(StatusCode::OK, &json!(answer))
     }
@@ -175,7 +234,11 @@ impl Admin {
         match explain::Question::read(&bytes) {
             Ok(question) => json(
                 StatusCode::OK,
-                &question.answer(&self.published.load(), (&self.freshness, self.lag_poll_interval), self.clock.now()),
+                &question.answer(
+                    &self.shown.published.load(),
+                    (&self.shown.freshness, self.lag_poll_interval),
+                    self.shown.clock.now(),
+                ),
             ),
             Err(problem) => refuse(StatusCode::BAD_REQUEST, problem),
         }
@@ -219,6 +282,10 @@ fn typed(status: StatusCode, body: Bytes) -> Response<Body> {
 fn refuse(status: StatusCode, message: &str) -> Response<Body> {
     let code = u32::from(status.as_u16()) * 100;
     json(status, &json!({"@type": "generic_error", "error_code": code, "message": message}))
+}
+
+fn not_found() -> Response<Body> {
+    refuse(StatusCode::NOT_FOUND, "no such page; see the README's list of admin endpoints")
 }
 
 fn not_allowed(allow: &'static str) -> Response<Body> {

@@ -31,4 +31,6 @@ pub struct Log {
     pub level: String,
     /// Whether each request is logged, with target `access`.
     pub access: bool,
+    /// Routing decisions kept in memory.
+    pub decisions: usize,
 }

@@ -183,6 +183,7 @@ fn requests(check: &mut Check<'_>, Config { requests, absence, freshness, upstre
     check.at_most(("absence.timeout", absence.timeout), ("requests.deadline", requests.deadline));
     check.within("upstream.max_idle_per_host", upstream.max_idle_per_host, 0, 10_000);
     check.within("upstream.idle_timeout", upstream.idle_timeout, ms(1000), minutes(60));
+    check.within("log.decisions", log.decisions, 0, 10_000);
     if let Err(error) = tracing_subscriber::EnvFilter::try_new(&log.level) {
         check.fail("log.level", format!("is not a level or filter: {error}; use info or info,target=debug"));
     }

@@ -196,6 +196,7 @@ impl<F: Fetch> Control<F> {
                     incarnation: Arc::clone(&self.incarnation),
                     interval: self.config.health.interval,
                     timeout: self.config.health.timeout,
+                    missed_threshold: self.config.health.missed_threshold,
                 };
                 loops.spawn(beat.run());
             }

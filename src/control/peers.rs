@@ -28,6 +28,8 @@ pub(super) struct Beat<F> {
     pub events: mpsc::Sender<Event>,
     pub interval: Duration,
     pub timeout: Duration,
+    /// Consecutive misses after which the sidecar is said not to answer.
+    pub missed_threshold: u32,
 }
 
 impl<F: Fetch> Beat<F> {
@@ -36,8 +38,8 @@ impl<F: Fetch> Beat<F> {
         let mut ticks = tokio::time::interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let url = format!("{}/heartbeat", self.sidecar);
-        let mut changes = self.published.changes();
-        let mut told = None;
+        let (mut changes, mut told) = (self.published.changes(), None);
+        let mut missed = 0_u32;
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -51,9 +53,16 @@ impl<F: Fetch> Beat<F> {
             let own = Heartbeat::of(&self.published, &self.incarnation, None, &self.host);
             let Ok(message) = serde_json::to_string(&own) else { continue };
             let from = self.clock.now();
-            let Ok(answer) = self.fetch.post(&url, message, self.timeout).await else { continue };
+            let heard = match self.fetch.post(&url, message, self.timeout).await {
+                Ok(answer) => serde_json::from_slice::<Heartbeat>(&answer.body).ok(),
+                Err(_) => None,
+            };
             let here = Interval { from, to: self.clock.now() };
-            let Ok(heard) = serde_json::from_slice::<Heartbeat>(&answer.body) else { continue };
+            missed = if heard.is_some() { 0 } else { missed.saturating_add(1) };
+            if missed == 0 || missed >= self.missed_threshold {
+                self.published.note_sidecar(&self.host, &self.sidecar, missed == 0, here.to);
+            }
+            let Some(heard) = heard else { continue };
             if let (Ok(incarnation), Some(clock)) = (u64::from_str_radix(&heard.incarnation, 16), heard.clock_ms) {
                 let exchange = ClockExchange { here, theirs: Duration::from_millis(clock) };
                 let _ = self.events.send(Event::Clock(incarnation, exchange)).await; // the next heartbeat brings another

@@ -11,6 +11,7 @@ use crate::config::{OnUnmet, SessionMode, Tokens};
 use crate::error::ProxyError;
 use crate::route::{Candidate, Located, Options, Plan};
 use crate::sql::inserted_into;
+use crate::telemetry::Kept;
 use crate::view::{Ask, ClusterView, HostIndex, Interval, Moment, Role, SlotView, TableInfo};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -23,6 +24,18 @@ const WRITTEN: &str = "written";
 pub(super) struct Bounds {
     pub demand: Demand,
     pub session: Session,
+}
+
+impl Bounds {
+    /// What of them may be shown to people.
+    pub fn kept(&self) -> Kept {
+        Kept {
+            level: self.demand.level.as_str(),
+            max_offset_lag: self.demand.max_offset_lag,
+            max_staleness: self.demand.max_staleness.map(|(staleness, _)| staleness),
+            token: self.demand.token.is_some(),
+        }
+    }
 }
 
 impl Proxy {

@@ -7,6 +7,8 @@ use super::lookup::Lookup;
 use super::record::Record;
 use super::reply::{self, Served};
 use super::request::{Head, Inbound, QueryRequest};
+use super::request_id::RequestId;
+use super::story::{PUSH, Story};
 use super::trail::Trail;
 use super::{Endpoint, Proxy};
 use crate::config::Tokens;
@@ -20,8 +22,10 @@ use http::{HeaderMap, Method, Request, Response};
 use std::sync::{Arc, PoisonError};
 
 impl Handler for Proxy {
-    async fn handle(&self, request: Request<Body>, connection: ConnectionInfo) -> Response<Body> {
-        let mut record = Record::begin(&request, connection.peer(), Arc::clone(&self.metrics));
+    async fn handle(&self, mut request: Request<Body>, connection: ConnectionInfo) -> Response<Body> {
+        let id = RequestId::settle(request.headers_mut());
+        let telemetry = (Arc::clone(&self.metrics), Arc::clone(&self.recent));
+        let mut record = Record::begin(&request, id, connection.peer(), telemetry);
         let response = match self.answer(request, &connection, &mut record).await {
             Ok((mut response, served)) => {
                 if self.settings.headers {
@@ -110,6 +114,7 @@ impl Proxy {
         let said = self.said(&request.head.headers, Some(&request.envelope))?;
         match statement.class {
             Class::Push => {
+                record.story.why = PUSH;
                 said.none_for("a push query").map_err(refuse)?;
                 return Box::pin(self.push(&request.head, request.envelope.body().clone(), connection)).await;
             }
@@ -122,11 +127,13 @@ impl Proxy {
         if request.envelope.client_pinned() {
             said.none_for(PassReason::ClientPinned.describe()).map_err(refuse)?;
             self.metrics.passed_through.with([PassReason::ClientPinned.as_str()]).inc();
+            record.story.passed(PassReason::ClientPinned);
             return self.untouched(&request, Pool::Pull).await;
         }
         let view = self.published.load();
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
-        let mut trail = Trail::new(view.hosts.len(), Arc::clone(&self.metrics));
+        let story = Story::new(self.recent.keeps_decisions());
+        let mut trail = Trail::new(view.hosts.len(), story, Arc::clone(&self.metrics));
         let answered = match locate(&statement, &view) {
             Ok(located) => {
                 record.locate(&located.table.name, located.partition);
@@ -136,13 +143,14 @@ impl Proxy {
             Err(reason) => {
                 said.none_for_pull(&request.envelope, reason.describe()).map_err(refuse)?;
                 self.metrics.passed_through.with([reason.as_str()]).inc();
+                trail.story.passed(reason);
                 if matches!(reason, PassReason::UnknownTable) {
                     self.ask(Ask::RefreshCatalogue);
                 }
                 Box::pin(self.pull(&request, &mut trail)).await
             }
         };
-        record.attempts = trail.attempts();
+        record.walked(trail);
         answered.map(|(answer, served)| (answer.into_response(), served))
     }
 

@@ -90,6 +90,7 @@ impl Proxy {
         mut lookup: Lookup<'_, '_>,
         trail: &mut Trail,
     ) -> Result<(Answer, Served), ProxyError> {
+        trail.story.bound(|| lookup.bounds.kept());
         let begun = self.clock.now();
         let deadline = self.clock.instant(begun + self.settings.deadline);
         let give_up = begun + self.settings.patience;
@@ -105,12 +106,15 @@ impl Proxy {
                 let came = may_wait && Box::pin(self.wait(&lookup, wait_until, &mut changes)).await?;
                 if may_wait {
                     waited = Some(self.clock.now().since(begun));
+                    trail.story.waited = waited;
                 }
                 if came {
                     continue;
                 }
+                trail.story.planned(&plan, &view);
                 self.unmet(&lookup, &mut plan, &view)?;
             }
+            trail.story.planned(&plan, &view);
             let decision = plan.candidates.first().map_or("native", |candidate| candidate.preference.as_str());
             self.metrics.routing_decisions.with([decision]).inc();
             match self.race_lookup(&lookup, (&plan, &traffic), &view, deadline, trail).await {

@@ -23,9 +23,11 @@ mod reclaim;
 mod record;
 mod reply;
 mod request;
+mod request_id;
 mod session;
 mod settings;
 mod stores;
+mod story;
 mod trail;
 mod versions;
 
@@ -43,7 +45,7 @@ use crate::clock::Clock;
 use crate::config::Freshness;
 use crate::http::HttpClient;
 use crate::route::{Budget, Retry};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Recent};
 use crate::view::{Ask, Latency, Published};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -96,6 +98,7 @@ pub struct Proxy {
     /// Marks the tokens that this sidecar makes.
     incarnation: u64,
     metrics: Arc<Metrics>,
+    recent: Arc<Recent>,
 }
 
 impl Proxy {
@@ -106,7 +109,7 @@ impl Proxy {
         published: Arc<Published>,
         asks: mpsc::Sender<Ask>,
         client: HttpClient,
-        metrics: Arc<Metrics>,
+        (metrics, recent): (Arc<Metrics>, Arc<Recent>),
         incarnation: u64,
     ) -> Self {
         let budget = Budget::new(settings.retry_budget_ratio, settings.retry_budget_per_second, clock.now());
@@ -128,6 +131,7 @@ impl Proxy {
             waiting: Semaphore::new(waiting),
             incarnation,
             metrics,
+            recent,
         }
     }
 

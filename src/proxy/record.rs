@@ -1,14 +1,17 @@
 //! What is counted and logged of a request.
 
+use super::request_id::RequestId;
+use super::story::Story;
+use super::trail::Trail;
 use crate::http::{Body, BodyEnd};
 use crate::partition::Partition;
-use crate::telemetry::{AccessRecord, Counted, Metrics};
+use crate::telemetry::{AccessRecord, Counted, Decision, Metrics, Recent};
 use crate::view::HostName;
 use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The class of requests that have no statement.
@@ -18,6 +21,7 @@ const NO_STATEMENT: &str = "none";
 #[derive(Debug)]
 pub(super) struct Record {
     begun: Instant,
+    id: RequestId,
     client: SocketAddr,
     /// Method and path; only kept where records are logged.
     target: Option<(String, String)>,
@@ -30,14 +34,23 @@ pub(super) struct Record {
     pub attempts: u32,
     /// The label of an error of the sidecar's own.
     pub refused: Option<&'static str>,
+    pub story: Story,
+    met: Vec<(HostName, &'static str)>,
     metrics: Arc<Metrics>,
+    recent: Arc<Recent>,
 }
 
 impl Record {
-    pub fn begin(request: &Request<Body>, client: SocketAddr, metrics: Arc<Metrics>) -> Self {
+    pub fn begin(
+        request: &Request<Body>,
+        id: RequestId,
+        client: SocketAddr,
+        (metrics, recent): (Arc<Metrics>, Arc<Recent>),
+    ) -> Self {
         let target = AccessRecord::enabled().then(|| (request.method().to_string(), request.uri().path().to_owned()));
         Record {
             begun: Instant::now(),
+            id,
             client,
             target,
             class: NO_STATEMENT,
@@ -48,7 +61,10 @@ impl Record {
             age: None,
             attempts: 0,
             refused: None,
+            story: Story::new(recent.keeps_decisions()),
+            met: Vec::new(),
             metrics,
+            recent,
         }
     }
 
@@ -58,15 +74,22 @@ impl Record {
         self.in_flight = Counted::in_gauge(self.metrics.requests_in_flight.with([class]));
     }
 
-    /// Notes the table and partition of a lookup, where records are logged.
+    /// Notes the table and partition of a lookup, where records are logged or decisions kept.
     pub fn locate(&mut self, table: &str, partition: Partition) {
-        if self.target.is_some() {
+        if self.target.is_some() || self.recent.keeps_decisions() {
             self.table = Some((table.into(), partition));
         }
     }
 
-    /// Finishes the record when the answer has ended: at once if it is at hand, else with its last byte.
-    pub fn finish(self, response: Response<Body>) -> Response<Body> {
+    /// Takes over what happened to a pull query.
+    pub fn walked(&mut self, trail: Trail) {
+        self.attempts = trail.attempts();
+        (self.story, self.met) = trail.told();
+    }
+
+    /// Names the answer, and finishes the record when it has ended: at once if it is at hand, else with its last byte.
+    pub fn finish(self, mut response: Response<Body>) -> Response<Body> {
+        self.id.mark(&mut response);
         let status = response.status();
         match response.body().size_hint().exact() {
             Some(bytes) => {
@@ -89,23 +112,44 @@ impl Record {
         let duration = self.begun.elapsed();
         self.metrics.requests.with([self.class, outcome]).inc();
         self.metrics.request_duration.with([self.class]).observe(duration.as_secs_f64());
-        let Some((method, path)) = &self.target else { return };
-        let record = AccessRecord {
+        if let Some((method, path)) = &self.target {
+            let record = AccessRecord {
+                request_id: self.id.as_str(),
+                client: self.client,
+                method,
+                path,
+                class: Some(self.class),
+                table: self.table.as_ref().map(|(table, _)| &**table),
+                partition: self.table.as_ref().map(|(_, partition)| *partition),
+                served_by: self.served_by.as_deref(),
+                lag: self.lag,
+                age: self.age,
+                attempts: self.attempts,
+                status: status.as_u16(),
+                bytes,
+                duration,
+                outcome,
+            };
+            record.log();
+        }
+        self.recent.note(Decision {
+            at: SystemTime::now(),
+            request_id: self.id.as_str().into(),
             client: self.client,
-            method,
-            path,
-            class: Some(self.class),
-            table: self.table.as_ref().map(|(table, _)| &**table),
-            partition: self.table.as_ref().map(|(_, partition)| *partition),
-            served_by: self.served_by.as_deref(),
+            class: (self.class != NO_STATEMENT).then_some(self.class),
+            slot: self.table,
+            why: self.story.why,
+            bounds: self.story.bounds,
+            replicas: self.story.replicas,
+            met: self.met,
+            served_by: self.served_by,
             lag: self.lag,
             age: self.age,
+            waited: self.story.waited,
             attempts: self.attempts,
             status: status.as_u16(),
-            bytes,
             duration,
             outcome,
-        };
-        record.log();
+        });
     }
 }

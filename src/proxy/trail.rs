@@ -2,6 +2,7 @@
 
 use super::attempt::Answer;
 use super::race::{Doubt, Settled, Step};
+use super::story::Story;
 use crate::route::Retry;
 use crate::telemetry::Metrics;
 use crate::view::HostName;
@@ -20,13 +21,16 @@ pub(super) struct Trail {
     servers: usize,
     last: Option<(Retry, Answer, HostName)>,
     doubt: Option<Doubt>,
+    /// What was decided.
+    pub story: Story,
     metrics: Arc<Metrics>,
 }
 
 impl Trail {
     /// Nothing has happened yet; `servers` are known in all.
-    pub fn new(servers: usize, metrics: Arc<Metrics>) -> Self {
-        Trail { attempts: 0, met: Vec::new(), not_queryable: Vec::new(), servers, last: None, doubt: None, metrics }
+    pub fn new(servers: usize, story: Story, metrics: Arc<Metrics>) -> Self {
+        let (met, not_queryable) = (Vec::new(), Vec::new());
+        Trail { attempts: 0, met, not_queryable, servers, last: None, doubt: None, story, metrics }
     }
 
     /// Attempts begun.
@@ -91,6 +95,11 @@ impl Trail {
     /// The last error that a server gave, and which server; for the client if nothing better comes.
     pub fn take_last(&mut self) -> Option<(Answer, HostName)> {
         self.last.take().map(|(_, answer, host)| (answer, host))
+    }
+
+    /// What was decided, and the servers with what each attempt there met.
+    pub fn told(self) -> (Story, Vec<(HostName, &'static str)>) {
+        (self.story, self.met)
     }
 
     /// Each server and what was met there, each once, for people.

@@ -9,6 +9,8 @@ pub(super) const TARGET: &str = "access";
 /// What is logged of a request when its answer has ended. Statements and keys are not in it.
 #[derive(Clone, Debug)]
 pub struct AccessRecord<'a> {
+    /// The request's `X-Request-Id`.
+    pub request_id: &'a str,
     /// Address of the client.
     pub client: SocketAddr,
     /// HTTP method.
@@ -49,6 +51,7 @@ impl AccessRecord<'_> {
     pub fn log(&self) {
         tracing::info!(
             target: TARGET,
+            request_id = self.request_id,
             client = %self.client,
             method = self.method,
             path = self.path,

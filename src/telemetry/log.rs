@@ -92,6 +92,7 @@ mod tests {
 
     fn record() -> AccessRecord<'static> {
         AccessRecord {
+            request_id: "r-1",
             client: "127.0.0.1:50000".parse().unwrap(),
             method: "POST",
             path: "/query",
@@ -115,6 +116,7 @@ mod tests {
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((&lines[0]["level"], &lines[0]["host"]), (&"WARN".into(), &"ksql-2:8088".into()));
         assert_eq!(lines[1]["target"], "access");
+        assert_eq!(lines[1]["request_id"], "r-1");
         assert_eq!(lines[1]["partition"], 3);
         assert_eq!(lines[1]["age_ms"], 420);
         assert_eq!(lines[1]["duration_ms"], 2.5);

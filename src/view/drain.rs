@@ -37,7 +37,8 @@ impl ClusterView {
         for table in self.tables.values() {
             for (partition, slot) in (0..).zip(self.slots(table)) {
                 let held = slot.replicas.iter().any(|replica| replica.host == host);
-                let served = |replica: &&super::ReplicaView| replica.host != host && self.serves(replica, &slot, None);
+                let served =
+                    |replica: &&super::ReplicaView| replica.host != host && self.is_servable(&slot, replica, None);
                 if held && slot.replicas.iter().find(served).is_none() {
                     lacking.push((table.name.clone(), partition));
                 }

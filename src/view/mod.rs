@@ -29,7 +29,7 @@ pub use evidence::{Evidence, HostSpec, Observation, Settings};
 pub use host::{HostIndex, HostName, HostState, HostView, PeerWord};
 pub use latency::Latency;
 pub use liveness::{Liveness, LivenessSettings, Probe};
-pub use peer::{Ask, Belief, Heartbeat, MESSAGE_VERSION, PeerLag};
+pub use peer::{Ask, Belief, Heartbeat, MESSAGE_VERSION, PeerLag, PeerSidecar};
 pub use placement::Role;
 pub use published::{OwnObservation, Published};
 pub use settings::{TYPE_PREFIX, forget_bound, keep_bound, read_bound};

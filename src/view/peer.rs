@@ -3,9 +3,10 @@
 //! Messages are JSON, carry the version of their form, and are read leniently: unknown members are ignored, so that
 //! neighbouring releases understand each other. Times travel as ages, never as clock readings.
 
-use super::{HostState, Published};
+use super::{HostName, HostState, Moment, Published};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The version of these messages.
@@ -80,6 +81,21 @@ pub struct PeerLag<'a> {
     /// The answer, as it came.
     #[serde(borrow)]
     pub cluster_status: &'a RawValue,
+}
+
+/// The sidecar beside another server, as heartbeats to it show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSidecar {
+    /// Its server.
+    pub server: HostName,
+    /// Base address of its admin port.
+    pub url: Arc<str>,
+    /// Whether it answers.
+    pub answers: bool,
+    /// Whether it has ever answered; if not, there may be none.
+    pub heard: bool,
+    /// Since when it has, or has not.
+    pub since: Moment,
 }
 
 /// What a request or a peer asks of the control loops; sent without waiting, dropped if they are behind.

@@ -159,11 +159,11 @@ impl ClusterView {
     ///
     /// Without a bound one report interval of writes is the bound: what a healthy standby lacks.
     pub fn servable(&self, slot: &SlotView, bound: Option<u64>) -> usize {
-        slot.replicas.iter().filter(|replica| self.serves(replica, slot, bound)).count()
+        slot.replicas.iter().filter(|replica| self.is_servable(slot, replica, bound)).count()
     }
 
-    /// Whether a replica could answer a read now within a bound, and without one, as well as a healthy standby.
-    pub(super) fn serves(&self, replica: &ReplicaView, slot: &SlotView, bound: Option<u64>) -> bool {
+    /// Whether a replica counts among these.
+    pub fn is_servable(&self, slot: &SlotView, replica: &ReplicaView, bound: Option<u64>) -> bool {
         let most = bound.unwrap_or(0).max(u64::try_from(slot.interval_writes).unwrap_or(0));
         let live = self.host(replica.host).is_some_and(|host| host.state == HostState::Live);
         let role = replica.role != Role::Standby || self.standby_reads != Some(false);

@@ -213,7 +213,15 @@ impl Stage {
         let metrics = Arc::new(Metrics::new().unwrap());
         let client = HttpClient::new(ClientSettings::default()).unwrap();
         let (asks, _) = mpsc::channel(16);
-        let proxy = Proxy::new(settings, clock, Arc::clone(&published), asks, client, Arc::clone(&metrics), 1);
+        let proxy = Proxy::new(
+            settings,
+            clock,
+            Arc::clone(&published),
+            asks,
+            client,
+            (Arc::clone(&metrics), Arc::default()),
+            1,
+        );
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), ServerSettings::default()).unwrap();
         let client = server.local_addr().unwrap();
         tokio::spawn(server.serve(Arc::new(proxy), Drain::new().signal()));

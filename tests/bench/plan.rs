@@ -1,4 +1,4 @@
-//! What planning costs: a keyed query at 1,000 partitions on 10 hosts, and folding what such a cluster says.
+//! What planning costs: a keyed query at 1,000 partitions on 10 hosts, folding what such a cluster says, and keeping a decision.
 //!
 //! `cargo bench`
 
@@ -6,13 +6,14 @@ use criterion::Criterion;
 use ksqldb_sidecar::partition::{KeySchema, Partitions};
 use ksqldb_sidecar::route::{Options, Traffic, locate, plan};
 use ksqldb_sidecar::sql::classify;
+use ksqldb_sidecar::telemetry::{Considered, Decision, Recent, Why};
 use ksqldb_sidecar::view::{
     Catalogue, ClusterStatus, Evidence, HostSpec, Interval, LivenessSettings, Moment, Observation, Probe, Settings,
     TableInfo,
 };
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const HOSTS: u32 = 10;
 const PARTITIONS: u32 = 1000;
@@ -99,6 +100,34 @@ fn benches(criterion: &mut Criterion) {
         );
     });
     criterion.bench_function("make a view", |bencher| bencher.iter(|| black_box(known.view(NOW))));
+    let (recent, host) = (Recent::new(100), Arc::<str>::from("ksql-1:8088"));
+    criterion.bench_function("keep a decision", |bencher| bencher.iter(|| recent.note(decision(&host))));
+}
+
+/// What a lookup with three replicas leaves behind.
+fn decision(host: &Arc<str>) -> Decision {
+    let why = Why { label: "freshest", meaning: "no replica is ahead of it" };
+    let age = Some(Duration::from_millis(420));
+    let replica = || Considered { host: Arc::clone(host), role: "standby", why, rejected: false, lag: Some(3), age };
+    Decision {
+        at: SystemTime::now(),
+        request_id: "0123456789abcdef0123456789abcdef".into(),
+        client: ([127, 0, 0, 1], 50_000).into(),
+        class: Some("lookup"),
+        slot: Some(("T".into(), 3)),
+        why,
+        bounds: None,
+        replicas: vec![replica(), replica(), replica()],
+        met: Vec::new(),
+        served_by: Some(Arc::clone(host)),
+        lag: Some(3),
+        age,
+        waited: None,
+        attempts: 1,
+        status: 200,
+        duration: Duration::from_micros(900),
+        outcome: "ok",
+    }
 }
 
 fn main() {

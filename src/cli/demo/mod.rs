@@ -145,7 +145,7 @@ async fn keep(cluster: &Cluster, sidecars: &[Sidecar]) -> Result<(), Box<dyn Err
     }
     if let Some(sidecar) = sidecars.first() {
         let (client, admin) = (sidecar.client_addr(), sidecar.admin_addr());
-        println!("try:");
+        println!("open http://{admin}/ for the status page, or try:");
         println!("  curl -si http://{client}/query -d '{{\"ksql\":\"SELECT * FROM TL WHERE K='\\''k1'\\'';\"}}'");
         println!("  curl -s http://{admin}/explain -d \"SELECT * FROM TL WHERE K='k1';\"");
         println!("  curl -s http://{admin}/metrics | grep routing_decisions");

@@ -48,6 +48,23 @@ impl Preference {
             Preference::Degraded => "degraded",
         }
     }
+
+    /// What it means, for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Preference::Session => "the session read it last",
+            Preference::CaughtUpActive => "the active, at the end of its changelog: nobody can be ahead of it",
+            Preference::Freshest => "no replica is ahead of it by more than one report interval of writes",
+            Preference::Behind => "another replica has reported a larger position",
+            Preference::LeastLoaded => "any replica may answer, and this one is less busy",
+            Preference::Unsettled => "has yet to report twice since it started, moved, changed role or paused",
+            Preference::LagUnknown => "no young report of it is known",
+            Preference::NoLagEntry => "its report does not name this partition, so it would refuse",
+            Preference::Shunned => "refused, hung or called itself closing a moment ago",
+            Preference::LastResort => "not eligible, and asked only if no other replica is left",
+            Preference::Degraded => "does not keep the bound, and freshness.on_unmet is degrade",
+        }
+    }
 }
 
 /// Why a replica is not asked.
@@ -92,6 +109,23 @@ impl Rejection {
             Rejection::BehindToken => "behind_token",
             Rejection::NotTheActive => "not_the_active",
             Rejection::ActiveUncertain => "active_uncertain",
+        }
+    }
+
+    /// What it means, for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Rejection::Dead => "does not answer this sidecar's probes",
+            Rejection::Starting => "is starting: answers with 503",
+            Rejection::Closing => "is shutting down",
+            Rejection::StandbyReadsOff => "is a standby, and the servers do not let standbys answer",
+            Rejection::CannotPin => "its version is too old for a pin",
+            Rejection::OverBound => "lacks more records than the bound allows",
+            Rejection::LagUnknown => "no report young enough shows that it keeps the bound",
+            Rejection::TooStale => "not known to hold everything up to the bound in time",
+            Rejection::BehindToken => "not known to hold everything that the token has seen",
+            Rejection::NotTheActive => "level active: it is not the active",
+            Rejection::ActiveUncertain => "level active: the servers do not agree on it, or it has just taken over",
         }
     }
 
