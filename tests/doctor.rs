@@ -143,7 +143,11 @@ async fn nothing_is_found_in_a_healthy_cluster() {
     for version in [Version::V0_29, Version::V7_4, Version::V8_0_1] {
         let (facts, found) = examined(ClusterConfig { version, tables: Vec::new(), ..quick() }, &[]).await;
         assert_eq!(codes(&found, Severity::Warning), Vec::<&str>::new(), "{found:#?}");
-        assert_eq!(codes(&found, Severity::Note), ["table-not-materialised", "key-type-unroutable"], "{found:#?}");
+        assert_eq!(
+            codes(&found, Severity::Note),
+            ["state-directory-unset", "table-not-materialised", "key-type-unroutable"],
+            "{found:#?}"
+        );
         assert_eq!(facts.servers.len(), 3);
         let tried = |name: &str| facts.routed().find(|(table, _)| *table == name).unwrap().1.probes.len();
         for table in ["TL", "TI", "TB", "TD", "TJ", "TJI", "TDL", "TBY", "TM", "TM2", "TW", "JT", "SSRC", "QSRC"] {
@@ -177,7 +181,7 @@ async fn both_forms_of_the_report_tell_servers_tables_and_findings() {
         "pull queries/s    100",
         "TL ",
         "routed by K STRING (KAFKA)",
-        "pin works on 2",
+        "pin accepted by 2",
         "warning pull-rate-limited",
         "change: raise",
     ] {
@@ -188,4 +192,46 @@ async fn both_forms_of_the_report_tell_servers_tables_and_findings() {
     assert_eq!(json["findings"][0]["code"], "pull-rate-limited");
     assert_eq!(json["findings"][0]["severity"], "warning");
     assert_eq!(json["facts"]["servers"][0]["version"], "0.29.0");
+}
+
+/// Runs the command.
+async fn command(arguments: &[&str]) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ksqldb-sidecar"));
+    command.arg("doctor").args(arguments).env_remove("KSQLDB_SIDECAR_CONFIG");
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_exit_code_is_0_without_findings_1_with_them_and_2_if_nobody_answers() {
+    let healthy = Cluster::start(quick()).await.unwrap();
+    let ill = Cluster::start(with(&[("ksql.query.pull.enable.standby.reads", "false")])).await.unwrap();
+    let fine = command(&["--server", &healthy.servers()[2].url]).await;
+    assert_eq!(fine.status.code(), Some(0), "{fine:?}");
+    assert!(fine.stderr.is_empty() && String::from_utf8(fine.stdout).unwrap().contains("0 errors, 0 warnings"));
+    let bad = command(&["--format", "json", "--server", &ill.servers()[0].url]).await;
+    assert_eq!(bad.status.code(), Some(1), "{bad:?}");
+    let report: serde_json::Value = serde_json::from_slice(&bad.stdout).unwrap();
+    assert_eq!(report["findings"][0]["code"], "standby-reads-off");
+    let probes = report["facts"]["tables"][0]["lookups"]["routed"]["probes"].as_array().unwrap();
+    assert_eq!(probes.iter().map(|probe| &probe["active"]).collect::<Vec<_>>(), [true], "standbys are not asked");
+    for unusable in [&["--server", "http://127.0.0.1:1"][..], &["--server", "ksql-1"], &["--format", "yaml"]] {
+        let output = command(unusable).await;
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+/// Names of another network: what the one server tells is reported all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_a_laptop_one_server_tells_of_the_cluster() {
+    // longer than a name may be, so that nobody is asked for it
+    let name = |number: u32| format!("{}-{number}:8088", "k".repeat(70));
+    let config = ClusterConfig { advertised: (0..3).map(name).collect(), ..quick() };
+    let (facts, found) = examined(config, &[]).await;
+    assert_eq!(codes(&found, Severity::Warning), ["name-not-routable"], "{found:#?}");
+    assert_eq!(found.iter().filter(|finding| finding.code.name == "name-not-routable").count(), 2);
+    assert!(found[0].seen.contains("no connection"), "{}", found[0].seen);
+    let (_, table) = facts.routed().next().unwrap();
+    assert!(table.placement.iter().all(|held| held.standbys.len() == 1));
+    assert_eq!((facts.servers.len(), facts.answering().count(), table.probes.len()), (3, 1, 1));
 }

@@ -1,13 +1,10 @@
 //! Asking: only what changes nothing.
 
-use super::facts::{
-    ClockFact, Facts, Lookups, PartitionFacts, PassCause, ProbeFact, Reach, RoutedTable, ServerFacts, TableFacts,
-};
+use super::facts::{ClockFact, Facts, Reach, Reports, ServerFacts};
 use super::placement;
-use super::probe::{self, Lookup};
 use super::watch::Watch;
 use crate::config::Config;
-use crate::control::{self, Fetch, KsqlError, NOT_MATERIALISED, OWN_DELIMITER, SCHEMA_REGISTRY};
+use crate::control::{self, Fetch, KsqlError};
 use crate::view::{Catalogue, ClusterStatus, TableInfo};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -17,7 +14,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest wait for one answer; servers far away answer in less.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
 /// Longest wait for an answer to which a server asks all others: twice what it waits for a dead one.
 const FAN_OUT: Duration = Duration::from_secs(20);
@@ -66,7 +63,9 @@ pub async fn examine(
 ) -> Result<Facts, CannotAsk> {
     let asker = Asker { fetch, config };
     let mut given = join_all(urls.iter().map(|url| asker.server(url))).await;
-    let Some(first) = given.iter().position(|(server, ..)| server.answers()) else {
+    // one that tells of the others where there is one
+    let mapped = given.iter().position(|(_, body, _)| body.is_some());
+    let Some(first) = mapped.or_else(|| given.iter().position(|(server, ..)| server.answers())) else {
         let failed = given.into_iter().filter_map(|(server, _, error)| Some((server.url, error?)));
         return Err(CannotAsk(failed.collect()));
     };
@@ -91,11 +90,15 @@ pub async fn examine(
     if let Some(status) = &new {
         place(&mut servers, status);
     }
-    let catalogue = control::tables(fetch, &url, new.as_ref(), ANSWER).await.unwrap_or_default();
+    let (catalogue, tables_error) = match control::tables(fetch, &url, new.as_ref(), ANSWER).await {
+        Ok(catalogue) => (catalogue, None),
+        Err(error) => (Catalogue::default(), Some(error.to_string())),
+    };
     let mut facts = Facts {
         servers,
         reports,
         tables: Vec::new(),
+        tables_error,
         poll_interval_ms: u64::try_from(config.lag.poll_interval.as_millis()).unwrap_or(u64::MAX),
     };
     let placed = |table: &TableInfo| match (&old, &new) {
@@ -124,8 +127,8 @@ fn place(servers: &mut [ServerFacts], status: &ClusterStatus<'_>) {
     }
 }
 
-struct Asker<'a, F> {
-    fetch: &'a F,
+pub(super) struct Asker<'a, F> {
+    pub fetch: &'a F,
     config: &'a Config,
 }
 
@@ -149,6 +152,7 @@ impl<F: Fetch> Asker<'_, F> {
             Ok(surveyed) => {
                 server.name = surveyed.name.unwrap_or(server.name);
                 server.properties = surveyed.properties;
+                server.properties.retain(|name, _| is_of_use(name));
             }
             Err(error) => {
                 server.reach = Reach::Failed(error.to_string());
@@ -176,12 +180,7 @@ impl<F: Fetch> Asker<'_, F> {
     }
 
     /// Watches the lag reports that a server receives; gives the newest answer too.
-    async fn watch(
-        &self,
-        url: &str,
-        body: Option<Bytes>,
-        most: Duration,
-    ) -> (super::facts::Reports, Option<Bytes>, Watch) {
+    async fn watch(&self, url: &str, body: Option<Bytes>, most: Duration) -> (Reports, Option<Bytes>, Watch) {
         let (begun, mut seen, mut newest) = (Instant::now(), Watch::default(), body);
         if let Some(status) = parsed(newest.as_ref()) {
             seen.take(&status);
@@ -197,88 +196,75 @@ impl<F: Fetch> Asker<'_, F> {
         }
         (seen.reports(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)), newest, seen)
     }
-
-    /// Enters every table, with a pinned lookup at the replicas of one partition of each.
-    async fn tables(
-        &self,
-        facts: &mut Facts,
-        catalogue: &Catalogue,
-        placed: impl Fn(&TableInfo) -> Vec<PartitionFacts>,
-    ) {
-        for table in &catalogue.tables {
-            let lookups = probe::lookups(table);
-            let lookups = match lookups.is_empty() {
-                true => Lookups::PassedThrough(PassCause::KeyType(key_text(table))),
-                false => {
-                    let placement = placed(table);
-                    let probes = self.probe(&mut facts.servers, &lookups, &placement).await;
-                    let (key, partitions) = (key_text(table), table.partitions.get());
-                    Lookups::Routed(RoutedTable { key, partitions, windowed: table.windowed, placement, probes })
-                }
-            };
-            facts.tables.push(TableFacts { name: table.name.clone(), lookups });
-        }
-        for (name, reason) in &catalogue.passed_through {
-            let cause = match *reason {
-                NOT_MATERIALISED => PassCause::NotMaterialised,
-                SCHEMA_REGISTRY | OWN_DELIMITER => PassCause::KeyFormat((*reason).to_owned()),
-                other => PassCause::Undescribed(other.to_owned()),
-            };
-            facts.tables.push(TableFacts { name: name.clone(), lookups: Lookups::PassedThrough(cause) });
-        }
-        facts.tables.sort_by(|one, other| one.name.cmp(&other.name));
-    }
-
-    async fn probe(
-        &self,
-        servers: &mut [ServerFacts],
-        lookups: &[Lookup],
-        placement: &[PartitionFacts],
-    ) -> Vec<ProbeFact> {
-        let answering = |name: &str| servers.iter().position(|server| server.answers() && server.name == *name);
-        let Some(lookup) = probe::choose(lookups, placement, |host| answering(host).is_some()) else {
-            return Vec::new();
-        };
-        let held = placement.get(lookup.partition as usize);
-        let hosts: Vec<(usize, bool)> = match held {
-            Some(held) => probe::replicas(held).filter_map(|(host, active)| Some((answering(host)?, active))).collect(),
-            // nobody tells who holds it
-            None => (0..servers.len()).filter(|at| servers[*at].answers()).map(|at| (at, false)).collect(),
-        };
-        let mut probes = Vec::new();
-        for (at, active) in hosts {
-            let Some(server) = servers.get_mut(at) else { continue };
-            let sent = (Instant::now(), wall_ms());
-            let (refused, told_ms) = probe::ask(self.fetch, &server.url, lookup, ANSWER).await;
-            server.clock = server.clock.or_else(|| clock(told_ms?, 0, sent));
-            probes.push(ProbeFact { host: server.name.clone(), active, refused });
-        }
-        let anybody = probes.iter().any(|probe| probe.refused.is_none());
-        if held.is_none() && anybody {
-            // the others have no replica
-            probes.retain(|probe| probe.refused.is_none());
-        }
-        probes
-    }
 }
 
-/// The columns of a key with their types, and its format.
-fn key_text(table: &TableInfo) -> String {
-    let columns = table.key.columns.iter().map(|column| match &column.sql_type {
-        crate::partition::SqlType::Struct(_) => format!("{} STRUCT", column.name),
-        other => format!("{} {}", column.name, format!("{other:?}").to_uppercase()),
-    });
-    let columns: Vec<String> = columns.collect();
-    format!("{} ({})", columns.join(", "), format!("{:?}", table.key.format).to_uppercase())
+/// Whether a setting says something of pull queries and replicas; the others are nobody's business here.
+fn is_of_use(setting: &str) -> bool {
+    const STREAMS: [&str; 4] = ["num.standby.replicas", "commit.interval.ms", "state.dir", "application.server"];
+    let of_streams = setting.strip_prefix("ksql.streams.").is_some_and(|name| STREAMS.contains(&name));
+    of_streams || setting.starts_with("ksql.query.pull.") || setting.starts_with("ksql.pull.")
 }
 
-fn wall_ms() -> i64 {
+pub(super) fn wall_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A clock that showed `told_ms`, `age_ms` ago at most, at some time since a request was sent.
-fn clock(told_ms: i64, age_ms: u64, (sent, sent_ms): (Instant, i64)) -> Option<ClockFact> {
+pub(super) fn clock(told_ms: i64, age_ms: u64, (sent, sent_ms): (Instant, i64)) -> Option<ClockFact> {
     let took_ms = u64::try_from(sent.elapsed().as_millis()).ok()?;
     (told_ms > 0).then(|| ClockFact { ahead_ms: told_ms.saturating_sub(sent_ms), within_ms: took_ms + age_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LoadOptions;
+    use crate::control::{FetchError, Fetched};
+
+    /// A server that gives every request the same answer.
+    struct Says(Result<(u16, &'static str), FetchError>);
+
+    impl Says {
+        fn answer(&self) -> Result<Fetched, FetchError> {
+            self.0.clone().map(|(status, body)| Fetched { status, body: body.into() })
+        }
+    }
+
+    impl Fetch for Says {
+        async fn get(&self, _: &str, _: Duration) -> Result<Fetched, FetchError> {
+            self.answer()
+        }
+
+        async fn post(&self, _: &str, _: String, _: Duration) -> Result<Fetched, FetchError> {
+            self.answer()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_cannot_be_asked_is_told_with_its_remedy() {
+        let config = Config::load(LoadOptions::default()).unwrap();
+        for (says, remedy) in [
+            (
+                Ok((401, r#"{"@type":"generic_error","error_code":40100,"message":"Unauthorized"}"#)),
+                "server.bearer_file",
+            ),
+            (Ok((403, "")), "server.username"),
+            (Ok((503, "")), "ask again when it is ready"),
+            (Ok((404, "<html>")), "no ksqlDB server's answer"),
+            (Ok((200, "<html>")), "no ksqlDB server's answer"),
+            (Err(FetchError::Refused), "is a server running there?"),
+            (Err(FetchError::TimedOut), "--server http://HOST:PORT"),
+        ] {
+            let urls = ["http://ksql-1:8088".to_owned()];
+            let told = examine(&Says(says), &config, &urls, Duration::ZERO).await.unwrap_err().to_string();
+            assert!(told.contains("http://ksql-1:8088: ") && told.contains(remedy), "{told}");
+        }
+    }
+
+    #[test]
+    fn settings_with_secrets_are_left_out() {
+        assert!(is_of_use("ksql.streams.num.standby.replicas") && is_of_use("ksql.query.pull.max.qps"));
+        assert!(!is_of_use("ksql.streams.sasl.jaas.config") && !is_of_use("ksql.schema.registry.basic.auth.user.info"));
+    }
 }

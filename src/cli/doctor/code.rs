@@ -88,8 +88,10 @@ codes! {
     PULL_RATE_LIMITED = "pull-rate-limited", Warning, "Fewer than 1000 pull queries a second are let through";
     PULL_CONCURRENCY_LIMITED = "pull-concurrency-limited", Warning, "Fewer than 50 pull queries are let through at once";
     PULL_THREADS_FEW = "pull-threads-few", Warning, "Fewer than 20 threads run or forward pull queries";
+    TABLES_UNKNOWN = "tables-unknown", Warning, "A server did not list its tables and queries";
     KEY_FORMAT_UNROUTABLE = "key-format-unroutable", Warning, "The bytes of a table's keys depend on a registry or a delimiter of its own";
     STATE_DIRECTORY_TEMPORARY = "state-directory-temporary", Warning, "The stores lie in a temporary directory";
+    STATE_DIRECTORY_UNSET = "state-directory-unset", Note, "The state directory is not set, and Kafka Streams' own default is a temporary one";
     KEY_TYPE_UNROUTABLE = "key-type-unroutable", Note, "The type of a table's key is not computed by the sidecar";
     TABLE_NOT_MATERIALISED = "table-not-materialised", Note, "No query keeps the table in a store, so nobody can pull from it";
     TABLE_UNDESCRIBED = "table-undescribed", Note, "The servers do not tell enough of a table to route its lookups";

@@ -11,8 +11,10 @@ pub struct Facts {
     pub servers: Vec<ServerFacts>,
     /// The lag reports that the first server received.
     pub reports: Reports,
-    /// The tables; a server that lists none has none.
+    /// The tables, by name.
     pub tables: Vec<TableFacts>,
+    /// Why the tables are not known.
+    pub tables_error: Option<String>,
     /// How often a sidecar reads lag reports (`lag.poll_interval`), milliseconds.
     pub poll_interval_ms: u64,
 }
@@ -37,7 +39,7 @@ pub struct ServerFacts {
     pub started_ms: Option<i64>,
     /// The version of `/info`.
     pub version: Option<String>,
-    /// The settings of `LIST PROPERTIES`.
+    /// Settings of `LIST PROPERTIES`: those that say something of pull queries and replicas.
     pub properties: BTreeMap<String, String>,
     /// Its clock.
     pub clock: Option<ClockFact>,
@@ -168,6 +170,11 @@ impl ServerFacts {
     /// Whether it answered under its own name.
     pub fn answers(&self) -> bool {
         self.reach == Reach::Answered
+    }
+
+    /// Whether its standbys answer pull queries; off unless it is set.
+    pub fn standby_reads(&self) -> bool {
+        self.setting("ksql.query.pull.enable.standby.reads") == Some(true)
     }
 
     /// A setting as a number or truth value.

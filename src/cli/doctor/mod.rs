@@ -9,6 +9,7 @@ mod findings;
 mod placement;
 mod probe;
 mod report;
+mod tables;
 mod watch;
 
 pub use ask::{CannotAsk, examine};
@@ -24,7 +25,7 @@ use super::DoctorArgs;
 use crate::config::{Config, Flag, LoadOptions};
 use crate::control::HttpFetch;
 use std::error::Error;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// The forms of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -56,6 +57,9 @@ pub fn doctor(args: &DoctorArgs, output: &mut impl Write) -> Result<bool, Box<dy
     let mut known = std::collections::HashSet::new();
     urls.retain(|url| known.insert(url.clone()));
     let fetch = HttpFetch::new(&config)?;
+    if std::io::stderr().is_terminal() {
+        eprintln!("asking; lag reports are watched for up to {}", humantime::format_duration(args.watch));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let facts = runtime.block_on(examine(&fetch, &config, &urls, args.watch))?;
     let found = findings(&facts);

@@ -3,6 +3,7 @@
 use super::code::Severity;
 use super::facts::{Facts, Lookups, PassCause, Reach, RoutedTable, ServerFacts};
 use super::findings::{Finding, is_healthy};
+use crate::view::ServerVersion;
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -48,7 +49,12 @@ pub fn write_text(facts: &Facts, findings: &[Finding], output: &mut impl Write) 
 fn write_findings(findings: &[Finding], output: &mut impl Write) -> io::Result<()> {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings, notes) = (count(Severity::Error), count(Severity::Warning), count(Severity::Note));
-    writeln!(output, "findings: {errors} errors, {warnings} warnings, {notes} notes")?;
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let counts = [counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")];
+    writeln!(output, "findings: {}", counts.join(", "))?;
+    if errors + warnings > 0 {
+        writeln!(output, "  (a server's settings take effect when it restarts: restart them one after the other)")?;
+    }
     for finding in findings {
         writeln!(output, "  {} {}: {}", finding.severity.as_str(), finding.code, finding.seen)?;
         writeln!(output, "    change: {}", finding.change)?;
@@ -102,10 +108,25 @@ fn settings(facts: &Facts) -> Vec<(&'static str, String)> {
         ("standby reads", each(facts, shown("ksql.query.pull.enable.standby.reads", "false", ""))),
         ("standby replicas", each(facts, shown("ksql.streams.num.standby.replicas", "0", ""))),
         ("commit interval", each(facts, shown("ksql.streams.commit.interval.ms", "default", " ms"))),
+        ("pins", each(facts, |server| pins(server.version.as_deref().and_then(ServerVersion::parse)))),
         ("pull queries/s", each(facts, unlimited("ksql.query.pull.max.qps"))),
         ("pulls at once", each(facts, unlimited("ksql.query.pull.max.concurrent.requests"))),
         ("pull threads", each(facts, threads)),
     ]
+}
+
+/// What a version lets a sidecar do.
+fn pins(version: Option<ServerVersion>) -> String {
+    let Some(version) = version else { return "unknown: the version is not told".to_owned() };
+    let mut text = match (version.pins(), version.pins_on_query_stream()) {
+        (false, _) => return "none: every query passes through".to_owned(),
+        (true, true) => "on /query and /query-stream".to_owned(),
+        (true, false) => "on /query only".to_owned(),
+    };
+    text += if version.checks_pins() { ", wrong ones are refused" } else { ", wrong ones are answered with no rows" };
+    text +=
+        if version.may_lose_errors() { "; empty answers need both proofs" } else { "; empty answers need one proof" };
+    text
 }
 
 /// The value of all servers, or each with its own.
@@ -151,8 +172,11 @@ fn routed_line(table: &RoutedTable) -> String {
     let (fine, refused): (Vec<_>, Vec<_>) = table.probes.iter().partition(|probe| probe.refused.is_none());
     match (fine.len(), refused.len()) {
         (0, 0) => line += ", pin not tried",
-        (fine, 0) => line += &format!(", pin works on {fine}"),
-        (fine, refused) => line += &format!(", pin works on {fine} and is refused on {refused}"),
+        (fine, 0) if table.placement.is_empty() => {
+            line += &format!(", pin accepted by {fine}, nobody tells who holds it")
+        }
+        (fine, 0) => line += &format!(", pin accepted by {fine}"),
+        (fine, refused) => line += &format!(", pin accepted by {fine} and refused by {refused}"),
     }
     line
 }

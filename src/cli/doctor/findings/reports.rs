@@ -1,26 +1,25 @@
 //! Heartbeats, lag reports, and what they tell of standbys.
 
 use super::super::code::{HEARTBEATS_OFF, LAG_INTERVAL_LONG, LAG_REPORTS_FROZEN, LAG_REPORTS_OFF, STANDBY_BEHIND};
-use super::super::facts::{Facts, StandbyFact};
-use super::{Finding, clocks};
+use super::super::facts::{Facts, ServerFacts, StandbyFact};
+use super::{Finding, clocks, list};
 use std::collections::BTreeMap;
 
 /// Longest time between two lag reports, milliseconds: from then on bounds in time are of little use, as nobody can keep one
 /// below twice that. Servers' own default is 5000.
 const INTERVAL_MS: u64 = 3000;
 
-const RESTART: &str = "of every server, and restart them one after the other";
+const RESTART: &str = "on every server";
 
 pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
-    let Some(first) = facts.servers.first() else { return };
-    if first.heartbeats == Some(false) {
+    let without: Vec<&ServerFacts> = facts.answering().filter(|server| server.heartbeats == Some(false)).collect();
+    if !without.is_empty() {
         found.push(Finding::new(
             HEARTBEATS_OFF,
-            format!("{} answers /clusterStatus with 404", first.name),
+            format!("heartbeats are off (/clusterStatus is a 404) on {}", list(facts, &without)),
             format!("set ksql.heartbeat.enable=true and ksql.lag.reporting.enable=true {RESTART}"),
             "sidecars learn who holds which partition and how fresh it is; dead servers are skipped within a second",
         ));
-        return;
     }
     if !facts.heartbeats() || facts.routed().next().is_none() {
         return; // servers report nothing where no query runs

@@ -3,6 +3,7 @@
 use super::super::code::{
     COMMIT_INTERVAL_LONG, PULL_CONCURRENCY_LIMITED, PULL_QUERIES_DISABLED, PULL_RATE_LIMITED, PULL_THREADS_FEW,
     STANDBY_READS_OFF, STANDBY_REPLICAS_NONE, STANDBY_REPLICAS_UNPLACED, STATE_DIRECTORY_TEMPORARY,
+    STATE_DIRECTORY_UNSET,
 };
 use super::super::facts::{Facts, PartitionFacts, ServerFacts};
 use super::{Finding, list, members, servers};
@@ -38,8 +39,8 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
     );
     told(
         STANDBY_READS_OFF,
-        &|server| server.setting("ksql.query.pull.enable.standby.reads") != Some(true),
-        "standbys refuse pull queries",
+        &|server| !server.standby_reads(),
+        "standby reads (ksql.query.pull.enable.standby.reads) are off",
         "set ksql.query.pull.enable.standby.reads=true",
         "reads go on while an active is away, and may choose the fresher replica",
     );
@@ -47,7 +48,7 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
         told(
             STANDBY_REPLICAS_NONE,
             &|server| replicas(server) == 0,
-            "partitions have no standby replica",
+            "ksql.streams.num.standby.replicas is 0",
             "set ksql.streams.num.standby.replicas=1",
             "each partition has a second replica to read from, and to go on with after a crash without a restore",
         );
@@ -55,21 +56,21 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
     told(
         COMMIT_INTERVAL_LONG,
         &|server| server.setting("ksql.streams.commit.interval.ms").is_some_and(|value: u64| value > COMMIT_MS),
-        "more than 2 s lie between two commits (ksql.streams.commit.interval.ms)",
+        "ksql.streams.commit.interval.ms is above 2000",
         "set ksql.streams.commit.interval.ms=2000 or less",
         "standbys get what an active has changed only when it commits: so long they are behind",
     );
     told(
         PULL_RATE_LIMITED,
         &below("ksql.query.pull.max.qps", QUERIES),
-        "ksql.query.pull.max.qps lets fewer than 1000 pull queries a second through",
+        "ksql.query.pull.max.qps is below 1000",
         "raise ksql.query.pull.max.qps",
         "a server that takes over another's reads does not refuse them with 429",
     );
     told(
         PULL_CONCURRENCY_LIMITED,
         &below("ksql.query.pull.max.concurrent.requests", AT_ONCE),
-        "ksql.query.pull.max.concurrent.requests lets fewer than 50 pull queries through at once",
+        "ksql.query.pull.max.concurrent.requests is below 50",
         "raise ksql.query.pull.max.concurrent.requests",
         "retries and reads that another server cannot take find room",
     );
@@ -77,22 +78,33 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
     told(
         PULL_THREADS_FEW,
         &|server| few.iter().any(|name| below(name, THREADS)(server)),
-        "fewer than 20 threads run or forward pull queries",
+        "a pool of pull queries has fewer than 20 threads",
         "set ksql.query.pull.thread.pool.size=50 and ksql.query.pull.router.thread.pool.size=50",
         "queries do not wait behind others; their queues have no bound and show as latency",
     );
     told(
         STATE_DIRECTORY_TEMPORARY,
         &|server| {
-            let directory = server.properties.get("ksql.streams.state.dir");
+            let directory = server.properties.get(STATE_DIRECTORY);
             directory.is_some_and(|directory| directory.starts_with("/tmp") || directory.starts_with("/var/tmp"))
         },
-        "the state directory (ksql.streams.state.dir) is a temporary one",
-        "set ksql.streams.state.dir to a directory that outlives a restart",
-        "a restarted server goes on where it was, instead of reading its changelogs from the start",
+        "ksql.streams.state.dir is a temporary directory",
+        KEEP_STATE,
+        GOES_ON,
+    );
+    told(
+        STATE_DIRECTORY_UNSET,
+        &|server| !server.properties.contains_key(STATE_DIRECTORY),
+        "ksql.streams.state.dir is not set, and by default temporary,",
+        KEEP_STATE,
+        GOES_ON,
     );
     found.extend(unplaced(facts));
 }
+
+const STATE_DIRECTORY: &str = "ksql.streams.state.dir";
+const KEEP_STATE: &str = "set ksql.streams.state.dir to a directory that outlives a restart";
+const GOES_ON: &str = "a restarted server goes on where it was, instead of reading its changelogs from the start";
 
 fn replicas(server: &ServerFacts) -> usize {
     server.setting("ksql.streams.num.standby.replicas").unwrap_or_default()

@@ -2,12 +2,20 @@
 
 use super::super::code::{
     KEY_FORMAT_UNROUTABLE, KEY_TYPE_UNROUTABLE, NO_TABLES, PIN_REFUSED, TABLE_NOT_MATERIALISED, TABLE_UNDESCRIBED,
+    TABLES_UNKNOWN,
 };
-use super::super::facts::{Facts, Lookups, PassCause, ProbeFact};
+use super::super::facts::{Facts, Lookups, PassCause, ProbeFact, ServerFacts};
 use super::Finding;
 
 pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
-    if facts.routed().next().is_none() {
+    if let Some(error) = &facts.tables_error {
+        found.push(Finding::new(
+            TABLES_UNKNOWN,
+            format!("the server that was asked did not list its tables and queries: {error}"),
+            "let the user that asks run LIST, SHOW and DESCRIBE; raise lag.max_body if the answer is too large",
+            "a sidecar needs them to route anything at all",
+        ));
+    } else if facts.routed().next().is_none() {
         found.push(Finding::new(
             NO_TABLES,
             "no table's lookups can be routed, so nothing is known of replicas and their lag",
@@ -36,11 +44,8 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Whether another finding tells why a pinned lookup was refused.
 fn is_explained(facts: &Facts, probe: &ProbeFact) -> bool {
-    facts.answering().filter(|server| server.name == probe.host).any(|server| {
-        let standby_reads = server.setting("ksql.query.pull.enable.standby.reads") == Some(true);
-        let pulls = server.setting("ksql.pull.queries.enable") != Some(false);
-        !pulls || (!probe.active && !standby_reads && facts.heartbeats())
-    })
+    let disabled = |server: &ServerFacts| server.setting("ksql.pull.queries.enable") == Some(false);
+    facts.answering().any(|server| server.name == probe.host && disabled(server))
 }
 
 fn passed_through(table: &str, cause: &PassCause) -> Finding {

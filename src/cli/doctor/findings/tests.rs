@@ -6,7 +6,8 @@ use super::super::facts::{
 use super::*;
 
 /// The settings of a healthy server, as far as findings look at them.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
+    ("ksql.streams.state.dir", "/var/lib/kafka-streams"),
     ("ksql.query.pull.enable.standby.reads", "true"),
     ("ksql.streams.num.standby.replicas", "1"),
     ("ksql.streams.commit.interval.ms", "2000"),
@@ -51,6 +52,7 @@ fn healthy() -> Facts {
         servers: ["a:1", "b:1", "c:1"].map(server).into(),
         reports: Reports { any: true, interval_ms: Some(1000), watched_ms: 2000, silent: Vec::new() },
         tables: vec![table("T", Lookups::Routed(routed()))],
+        tables_error: None,
         poll_interval_ms: 500,
     }
 }
@@ -136,6 +138,9 @@ fn cases() -> Vec<(Code, Change)> {
         (PULL_THREADS_FEW, change(set("ksql.query.pull.thread.pool.size", "19"))),
         (PULL_THREADS_FEW, change(set("ksql.query.pull.router.thread.pool.size", "1"))),
         (STATE_DIRECTORY_TEMPORARY, change(set("ksql.streams.state.dir", "/tmp/kafka-streams"))),
+        (STATE_DIRECTORY_UNSET, change(|f| _ = f.servers[2].properties.remove("ksql.streams.state.dir"))),
+        (TABLES_UNKNOWN, change(|f| (f.tables, f.tables_error) = (Vec::new(), Some("too large".to_owned())))),
+        (HEARTBEATS_OFF, change(|f| f.servers[1].heartbeats = Some(false))),
         (KEY_FORMAT_UNROUTABLE, passed(PassCause::KeyFormat(words.clone()))),
         (KEY_TYPE_UNROUTABLE, passed(PassCause::KeyType(words.clone()))),
         (TABLE_NOT_MATERIALISED, passed(PassCause::NotMaterialised)),
@@ -169,9 +174,12 @@ fn a_finding_names_where_it_was_seen() {
         change(&mut facts);
         findings(&facts).remove(0).seen
     };
-    assert_eq!(of(change(set("ksql.query.pull.enable.standby.reads", "false"))), "standbys refuse pull queries on b:1");
+    assert_eq!(
+        of(change(set("ksql.query.pull.enable.standby.reads", "false"))),
+        "standby reads (ksql.query.pull.enable.standby.reads) are off on b:1"
+    );
     let everywhere = change(|f: &mut Facts| f.servers.iter_mut().for_each(|s| s.properties.clear()));
-    assert_eq!(of(everywhere), "standbys refuse pull queries on every server");
+    assert_eq!(of(everywhere), "standby reads (ksql.query.pull.enable.standby.reads) are off on every server");
     let behind = change(|f: &mut Facts| change_table(f, |t| t.placement[0].standbys[0].overdue = Some(7)));
     assert!(of(behind).contains("standby of T partition 0 on b:1 lacks 7 records"));
 }
@@ -179,7 +187,6 @@ fn a_finding_names_where_it_was_seen() {
 #[test]
 fn one_cause_is_told_once() {
     let pins = |f: &mut Facts| change_table(f, |t| t.probes[1].refused = Some("no".to_owned()));
-    assert_eq!(found(|f| (pins(f), set("ksql.query.pull.enable.standby.reads", "false")(f)).0), ["standby-reads-off"]);
     assert_eq!(found(|f| (pins(f), set("ksql.pull.queries.enable", "false")(f)).0), ["pull-queries-disabled"]);
     let skewed = |f: &mut Facts| {
         f.servers[2].clock = Some(ClockFact { ahead_ms: 60_000, within_ms: 210 });
