@@ -52,3 +52,15 @@ fn pairs<'a>(given: &'a [String], flag: &str) -> Result<Vec<(&'a str, &'a str)>,
     let pair = |text: &'a String| text.split_once('=').ok_or_else(|| format!("{flag} takes NAME=VALUE, not {text:?}"));
     given.iter().map(pair).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_split_at_their_first_equals_sign() {
+        let given = ["a=b=c".to_owned(), "a=".to_owned()];
+        assert_eq!(pairs(&given, "--set"), Ok(vec![("a", "b=c"), ("a", "")]));
+        assert_eq!(pairs(&["a".to_owned()], "--set"), Err("--set takes NAME=VALUE, not \"a\"".to_owned()));
+    }
+}

@@ -247,3 +247,27 @@ fn read<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
 fn read_ms(name: &str, value: &str) -> Result<Duration, String> {
     read(name, value).map(|ms: u64| Duration::from_millis(ms.max(1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_obeyed_or_shown_and_wrong_values_are_refused() {
+        let mut config = ClusterConfig::default();
+        for (name, value) in [
+            ("ksql.lag.reporting.enable", "false"),
+            ("ksql.streams.num.standby.replicas", "2"),
+            ("ksql.lag.reporting.send.interval.ms", "5000"),
+            ("ksql.query.pull.max.qps", "7"),
+            ("ksql.pull.queries.enable", "false"),
+        ] {
+            config.set(name, value).unwrap();
+        }
+        assert!(!config.lag_reports && !config.pulls());
+        assert_eq!((config.standbys, config.lag_report_interval), (2, Duration::from_secs(5)));
+        assert_eq!(config.settings.get("ksql.query.pull.max.qps").map(String::as_str), Some("7"));
+        let refused = config.set("ksql.heartbeat.enable", "yes");
+        assert_eq!(refused, Err("ksql.heartbeat.enable does not take \"yes\"".to_owned()));
+    }
+}

@@ -1,5 +1,7 @@
 //! `doctor` in front of emulated clusters: a healthy one of which nothing is found, and one for each misconfiguration.
 
+mod captured;
+
 use crate::cluster::support::client;
 use ksqldb_sidecar::app::install_crypto;
 use ksqldb_sidecar::cli::doctor::{
