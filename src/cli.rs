@@ -3,6 +3,7 @@
 mod check;
 mod classify;
 mod demo;
+pub mod doctor;
 mod drain;
 mod emulate;
 mod explain;
@@ -56,6 +57,11 @@ pub enum Command {
     /// Exits with 0 once no sidecar chooses the server and others hold a current replica of all that it holds. A restart of
     /// the server ends the drain.
     Drain(DrainArgs),
+    /// Ask the servers of a cluster whether it is ready for sidecars, and report what to change
+    ///
+    /// Changes nothing. One server's address is enough, also from a laptop. Exits with 0 if there is nothing but notes, 1 if there
+    /// are warnings or errors, and 2 if no server could be asked.
+    Doctor(DoctorArgs),
     /// Show an emulated cluster behind sidecars while its servers fail, compared with reading from the servers
     ///
     /// Exits with 0 only if no read through a sidecar failed, hung or was wrongly empty, and none with a token went back in
@@ -116,6 +122,25 @@ impl ConfigArgs {
         let given = flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value.clone()?)));
         given.map(|(flag, key, value)| Flag { flag, key, value }).collect()
     }
+}
+
+/// Arguments of `doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    /// Configuration file (TOML) of a sidecar, for credentials and addresses of peers
+    #[arg(long, value_name = "FILE", env = "KSQLDB_SIDECAR_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Base address of a server; may be given several times [default: http://localhost:8088]
+    ///
+    /// The others are found through the first that answers.
+    #[arg(long, value_name = "URL")]
+    pub server: Vec<String>,
+    /// Form of the report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: doctor::Format,
+    /// Longest time in which lag reports are watched
+    #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = humantime::parse_duration)]
+    pub watch: Duration,
 }
 
 /// Arguments of `demo`.
@@ -182,6 +207,21 @@ pub struct EmulateArgs {
     /// Give the servers their default settings: no heartbeats, lag reports or standby reads
     #[arg(long)]
     pub defaults: bool,
+    /// Setting of the servers, such as ksql.lag.reporting.enable=false; may be given several times
+    ///
+    /// Obeyed are heartbeats, lag reports and their interval, standby reads and replicas, the commit interval, the forwarding
+    /// timeout, and ksql.pull.queries.enable. Others are only shown in LIST PROPERTIES.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Names of the servers in /clusterStatus, separated by commas [default: their addresses]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub advertise: Vec<String>,
+    /// Version that one server tells in place of --version, such as 1=7.4.0; may be given several times
+    #[arg(long, value_name = "SERVER=VERSION")]
+    pub version_of: Vec<String>,
+    /// Key format under which a table is listed, such as TL=AVRO; may be given several times
+    #[arg(long, value_name = "TABLE=FORMAT")]
+    pub key_format: Vec<String>,
 }
 
 /// Arguments of `top`.

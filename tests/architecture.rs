@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("admin", &["sql", "partition", "view", "route", "http", "config", "telemetry", "clock"]),
     ("emulator", &["sql", "partition", "http"]),
     ("app", &["admin", "clock", "config", "control", "http", "proxy", "telemetry", "view"]),
-    ("cli", &["app", "config", "emulator", "partition", "sql", "telemetry", "view", "proxy", "route"]),
+    ("cli", &["app", "config", "control", "emulator", "partition", "sql", "telemetry", "view", "proxy", "route"]),
 ];
 
 const TOP_LEVEL: [&str; 9] =

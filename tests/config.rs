@@ -1,5 +1,6 @@
 //! Layers, types, bounds and messages of the configuration.
 
+use ksqldb_sidecar::cli::doctor::{CODES, Code};
 use ksqldb_sidecar::config::{Config, ConfigErrors, Discovery, Effective, Flag, LoadOptions, reference};
 use ksqldb_sidecar::proxy::{FIELDS, Field};
 use ksqldb_sidecar::telemetry::{METRICS, MetricSpec};
@@ -233,4 +234,17 @@ fn readme_tables() {
         let written = readme_rows(&readme, heading);
         assert!(written == expected, "the table under {heading} should be\n{}", expected.join("\n"));
     }
+}
+
+/// The findings of `doctor`, as the code has them.
+fn finding_rows() -> Vec<String> {
+    let row = |code: &Code| format!("| `{}` | {} | {} |", code.name, code.severity.as_str(), code.meaning);
+    CODES.iter().map(row).collect()
+}
+
+#[test]
+fn the_findings_of_doctor_are_documented() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config/README.md")).unwrap();
+    let (written, expected) = (readme_rows(&readme, "## Findings of `doctor`"), finding_rows());
+    assert!(written == expected, "the table of findings should be\n{}", expected.join("\n"));
 }

@@ -5,6 +5,7 @@ mod behaviours;
 mod cluster;
 mod config;
 mod control;
+mod doctor;
 mod emulator;
 mod http;
 mod page;

@@ -182,25 +182,39 @@ impl<F: Fetch> CatalogueLoop<F> {
         {
             return Ok(partitions);
         }
-        let count = placed.agreed_with(self.count_described(server, info).await)?;
+        let count = placed.agreed_with(count_described(&*self.fetch, server, info, self.timeout).await)?;
         let partitions = Partitions::new(count.max(known.unwrap_or_default())).ok_or(UNCOUNTED)?;
         self.most.insert(info.query_id.clone(), partitions.get());
         Ok(partitions)
     }
+}
 
-    /// From the description of the table: the offsets of its query's input topics, or its own topic if that is the input.
-    async fn count_described(&self, server: &str, info: &TableInfo) -> Option<u32> {
-        let statement = format!("DESCRIBE `{}` EXTENDED;", info.name.replace('`', "``"));
-        let entities = ask(&*self.fetch, server, &statement, self.timeout).await.ok()?;
-        count_inputs(info, &input_partitions(&entities))
-    }
+/// From the description of the table: the offsets of its query's input topics, or its own topic if that is the input.
+pub(super) async fn count_described(
+    fetch: &impl Fetch,
+    server: &str,
+    info: &TableInfo,
+    timeout: Duration,
+) -> Option<u32> {
+    let statement = format!("DESCRIBE `{}` EXTENDED;", info.name.replace('`', "``"));
+    let entities = ask(fetch, server, &statement, timeout).await.ok()?;
+    count_inputs(info, &input_partitions(&entities))
 }
 
 /// Why a table whose partitions cannot be counted yet is passed through.
-const UNCOUNTED: &str = "the number of its partitions is not known yet";
+pub(super) const UNCOUNTED: &str = "the number of its partitions is not known yet";
 
 /// Why a table is passed through while its topics and its placement tell of different numbers of partitions.
 const DISPUTED: &str = "its topics and its placement differ in the number of partitions";
+
+/// Why a table with such keys is passed through: only the registry knows the ids within their bytes.
+pub const SCHEMA_REGISTRY: &str = "its key format needs a schema registry";
+
+/// Why a table of delimited keys is passed through whose delimiter is not the comma.
+pub const OWN_DELIMITER: &str = "its key has a delimiter of its own";
+
+/// Why a table is passed through that no query keeps in a store: servers refuse pull queries on it.
+pub const NOT_MATERIALISED: &str = "not materialised";
 
 /// The reasons that time may remove.
 const UNCERTAIN: [&str; 2] = [UNCOUNTED, DISPUTED];
@@ -218,7 +232,7 @@ fn count_inputs(info: &TableInfo, by_topic: &BTreeMap<String, u32>) -> Option<u3
 
 /// What one view of the placement tells of the partitions of a table's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Placed {
+pub(super) struct Placed {
     /// The highest partition that it names, and one.
     mentioned: u32,
     /// Whether every host is there and every partition up to the highest has an active. The highest may still be missing.
@@ -226,7 +240,7 @@ struct Placed {
 }
 
 impl Placed {
-    fn read(info: &TableInfo, status: &ClusterStatus<'_>) -> Self {
+    pub fn read(info: &TableInfo, status: &ClusterStatus<'_>) -> Self {
         let placements = status.hosts.0.iter().flat_map(|(_, host)| &host.active_standby_per_query.0);
         let of_query: Vec<_> = placements.filter(|(query, _)| **query == *info.query_id).collect();
         let fed = |held: &&TopicPartition<'_>| info.reads(&held.topic);
@@ -240,7 +254,7 @@ impl Placed {
     }
 
     /// The number on which this and the description of the topics agree, or the only one there is.
-    fn agreed_with(self, described: Option<u32>) -> Result<u32, &'static str> {
+    pub fn agreed_with(self, described: Option<u32>) -> Result<u32, &'static str> {
         match described {
             Some(described) if self.mentioned == described => Ok(described),
             Some(described) if self.mentioned < described && !self.whole => Ok(described),
@@ -252,12 +266,12 @@ impl Placed {
 }
 
 /// What the listing tells of a table, but for the number of its partitions, which stands at 1.
-fn describe(table: &Source, listing: &Listing) -> Result<TableInfo, &'static str> {
+pub(super) fn describe(table: &Source, listing: &Listing) -> Result<TableInfo, &'static str> {
     let query = writer(&table.name, &listing.queries)?;
     let format = table.key_format.as_deref().unwrap_or("KAFKA");
-    let format = KeyFormat::from_name(format).ok_or("its key format needs a schema registry")?;
+    let format = KeyFormat::from_name(format).ok_or(SCHEMA_REGISTRY)?;
     if format == KeyFormat::Delimited && query.statement_text.contains("KEY_DELIMITER") {
-        return Err("its key has a delimiter of its own");
+        return Err(OWN_DELIMITER);
     }
     let columns = query.key_columns();
     if columns.is_empty() {
@@ -295,7 +309,7 @@ fn writer<'q>(table: &str, queries: &'q [Query]) -> Result<&'q Query, &'static s
         let numbered = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()));
         numbered && query.sinks.is_empty() && query.sources.iter().any(|source| source == table)
     };
-    queries.iter().find(is_own).ok_or("not materialised")
+    queries.iter().find(is_own).ok_or(NOT_MATERIALISED)
 }
 
 #[cfg(test)]

@@ -105,15 +105,17 @@ fn sort(error: &reqwest::Error) -> FetchError {
     if error.is_timeout() {
         return FetchError::TimedOut;
     }
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    let (mut cause, mut last): (Option<&(dyn StdError + 'static)>, String) = (Some(error), String::new());
     while let Some(current) = cause.filter(|_| error.is_connect()) {
         let kind = current.downcast_ref::<io::Error>().map(io::Error::kind);
         if matches!(kind, Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset)) {
             return FetchError::Refused;
         }
+        last = format!("no connection: {current}");
         cause = current.source();
     }
-    FetchError::Failed(error.to_string())
+    // the outermost one of a connection that was never made tells only the address
+    FetchError::Failed(if last.is_empty() { error.to_string() } else { last })
 }
 
 #[cfg(test)]

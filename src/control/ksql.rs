@@ -10,11 +10,15 @@ use std::time::Duration;
 
 /// Why `/ksql` told nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum KsqlError {
+pub enum KsqlError {
+    /// There is no answer.
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    /// An answer other than 200.
     #[error("status {status}: {message}")]
+    #[allow(missing_docs)]
     Status { status: u16, message: String },
+    /// An answer that is not what was asked for.
     #[error("an answer of another form: {0}")]
     Form(String),
 }

@@ -15,10 +15,14 @@ mod prober;
 mod process;
 mod processed;
 mod reporter;
+mod survey;
 mod topology;
 mod wall;
 
+pub use catalogue::{NOT_MATERIALISED, OWN_DELIMITER, SCHEMA_REGISTRY};
 pub use fetch::{Fetch, FetchError, Fetched, HttpFetch};
+pub use ksql::KsqlError;
+pub use survey::{Surveyed, hosts_of_queries, survey, tables};
 
 use self::catalogue::CatalogueLoop;
 use self::keeper::{Event, Keeper, Named, Sign};

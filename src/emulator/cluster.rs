@@ -43,16 +43,18 @@ impl Cluster {
         let port = |i: usize| config.ports.get(i).copied().unwrap_or(0);
         let ports =
             (0..config.servers).map(|i| Port::reserve(port(i)).map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
-        let handle = |p: &Arc<Port>| {
-            let name = p.address.to_string();
-            ServerHandle { url: format!("http://{name}"), address: p.address, name }
+        let handle = |(index, port): (usize, &Arc<Port>)| {
+            let address = port.address.to_string();
+            let url = format!("http://{address}");
+            ServerHandle { url, address: port.address, name: config.advertised.get(index).cloned().unwrap_or(address) }
         };
-        let servers: Vec<ServerHandle> = ports.iter().map(handle).collect();
+        let servers: Vec<ServerHandle> = ports.iter().enumerate().map(handle).collect();
         if config.epoch_ms == 0 {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             config.epoch_ms = i64::try_from(since.as_millis()).unwrap_or_default();
         }
-        let model = Model::new(config, servers.iter().map(|s| s.name.clone()).collect()).map_err(io::Error::other)?;
+        let names = servers.iter().map(|s| s.name.clone()).collect();
+        let model = Model::new(config, names).map_err(io::Error::other)?;
         let shared = Arc::new(Shared::new(model, ports));
         shared.follow();
         let driver = tokio::spawn(drive(shared.clone()));

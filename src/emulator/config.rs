@@ -1,6 +1,7 @@
 //! What an emulated cluster is like: size, version, settings, and how long its phases take.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -154,6 +155,14 @@ pub struct ClusterConfig {
     pub seed: u64,
     /// The servers' ports; empty for any free ones.
     pub ports: Vec<u16>,
+    /// The servers' names in `/clusterStatus`, as their advertised listeners give them; where one is missing, its address.
+    pub advertised: Vec<String>,
+    /// Servers that tell another version in `/info`, by index, as in the middle of an upgrade; they answer like the others.
+    pub other_versions: BTreeMap<usize, Version>,
+    /// Tables that are listed with another key format.
+    pub key_formats: BTreeMap<String, String>,
+    /// Further settings, as `LIST PROPERTIES` shows them. `ksql.pull.queries.enable` is obeyed, the others are only shown.
+    pub settings: BTreeMap<String, String>,
     /// The durations of the phases.
     pub phases: Phases,
     /// The tables to have, with what they read; empty for all.
@@ -183,6 +192,10 @@ impl Default for ClusterConfig {
             standby_reads: true,
             seed: 0,
             ports: Vec::new(),
+            advertised: Vec::new(),
+            other_versions: BTreeMap::new(),
+            key_formats: BTreeMap::new(),
+            settings: BTreeMap::new(),
             phases: Phases::default(),
             tables: Vec::new(),
             keys: 60,
@@ -195,5 +208,66 @@ impl ClusterConfig {
     /// The servers' own defaults: no heartbeats, no lag reports, no reads from standbys.
     pub fn server_defaults() -> Self {
         ClusterConfig { heartbeats: false, lag_reports: false, standby_reads: false, ..ClusterConfig::default() }
+    }
+
+    /// Sets what the servers' own setting of that name sets; one that has no effect here is only shown in `LIST PROPERTIES`.
+    ///
+    /// # Errors
+    /// A value that the setting does not take.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "ksql.heartbeat.enable" => self.heartbeats = read(name, value)?,
+            "ksql.lag.reporting.enable" => self.lag_reports = read(name, value)?,
+            "ksql.lag.reporting.send.interval.ms" => self.lag_report_interval = read_ms(name, value)?,
+            "ksql.query.pull.enable.standby.reads" => self.standby_reads = read(name, value)?,
+            "ksql.query.pull.forwarding.timeout.ms" => self.forwarding_timeout = read_ms(name, value)?,
+            "ksql.streams.num.standby.replicas" => self.standbys = read(name, value)?,
+            "ksql.streams.commit.interval.ms" => self.commit_interval = read_ms(name, value)?,
+            _ => _ = self.settings.insert(name.to_owned(), value.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// The version that a server tells.
+    pub fn version_of(&self, server: usize) -> Version {
+        self.other_versions.get(&server).copied().unwrap_or(self.version)
+    }
+
+    /// Whether pull queries are answered.
+    pub fn pulls(&self) -> bool {
+        self.settings.get("ksql.pull.queries.enable").is_none_or(|value| value != "false")
+    }
+}
+
+fn read<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{name} does not take {value:?}"))
+}
+
+/// A time of at least a millisecond: the model steps by it.
+fn read_ms(name: &str, value: &str) -> Result<Duration, String> {
+    read(name, value).map(|ms: u64| Duration::from_millis(ms.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_obeyed_or_shown_and_wrong_values_are_refused() {
+        let mut config = ClusterConfig::default();
+        for (name, value) in [
+            ("ksql.lag.reporting.enable", "false"),
+            ("ksql.streams.num.standby.replicas", "2"),
+            ("ksql.lag.reporting.send.interval.ms", "5000"),
+            ("ksql.query.pull.max.qps", "7"),
+            ("ksql.pull.queries.enable", "false"),
+        ] {
+            config.set(name, value).unwrap();
+        }
+        assert!(!config.lag_reports && !config.pulls());
+        assert_eq!((config.standbys, config.lag_report_interval), (2, Duration::from_secs(5)));
+        assert_eq!(config.settings.get("ksql.query.pull.max.qps").map(String::as_str), Some("7"));
+        let refused = config.set("ksql.heartbeat.enable", "yes");
+        assert_eq!(refused, Err("ksql.heartbeat.enable does not take \"yes\"".to_owned()));
     }
 }

@@ -180,7 +180,7 @@ pub fn plain(model: &Model, server: usize, ask: &Ask<'_>) -> Answer {
     let missing = || Answer::json(404, String::new());
     match ask.path {
         "/" => status_only(307),
-        "/info" => Answer::json(200, answer::info(model.config.version)),
+        "/info" => Answer::json(200, answer::info(model.config.version_of(server))),
         "/healthcheck" => Answer::json(200, HEALTHY.to_owned()),
         "/clusterStatus" if !model.config.heartbeats => missing(),
         "/clusterStatus" => Answer::json(200, answer::cluster_status(model, server)),

@@ -1,6 +1,8 @@
 //! Keys -> bytes -> partitions: the emulator's own, so that it can serve as an oracle for the product's.
 
 use super::datum::{Datum, Type, write_object};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 /// The formats a key is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ fn kafka(value: &Datum, ty: Option<&Type>) -> Vec<u8> {
         (Datum::Int(n), Some(Type::Integer)) => (*n as i32).to_be_bytes().to_vec(),
         (Datum::Int(n), _) => n.to_be_bytes().to_vec(),
         (Datum::Double(x), _) => x.to_be_bytes().to_vec(),
+        // statements and answers have bytes in base64
+        (Datum::String(s), Some(Type::Bytes)) => STANDARD.decode(s).unwrap_or_else(|_| s.as_bytes().to_vec()),
         (Datum::String(s), _) => s.as_bytes().to_vec(),
         (other, _) => json_text(other).into_bytes(),
     }

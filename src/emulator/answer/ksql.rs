@@ -147,7 +147,7 @@ fn sources(model: &Model, server: usize, text: &str, kind: &str, rest: &[&str]) 
                 s.kind,
                 s.name,
                 s.topic,
-                s.key_format,
+                model.config.key_formats.get(&s.name).unwrap_or(&s.key_format),
                 s.value_format,
                 s.window_type.is_some()
             )
@@ -164,6 +164,9 @@ fn properties(model: &Model, server: usize) -> String {
         ("ksql.query.pull.stream.enabled", "true".to_owned(), "SERVER"),
         ("ksql.query.pull.max.allowed.offset.lag", i64::MAX.to_string(), "QUERY"),
         ("ksql.query.pull.max.qps", i32::MAX.to_string(), "SERVER"),
+        ("ksql.query.pull.max.concurrent.requests", i32::MAX.to_string(), "SERVER"),
+        ("ksql.query.pull.thread.pool.size", "50".to_owned(), "SERVER"),
+        ("ksql.query.pull.router.thread.pool.size", "50".to_owned(), "SERVER"),
         ("ksql.service.id", crate::emulator::catalogue::SERVICE_ID.to_owned(), "SERVER"),
         ("ksql.persistent.prefix", "query_".to_owned(), "SERVER"),
         ("ksql.query.pull.forwarding.timeout.ms", config.forwarding_timeout.as_millis().to_string(), "SERVER"),
@@ -175,11 +178,14 @@ fn properties(model: &Model, server: usize) -> String {
     if config.standbys > 0 {
         all.push(("ksql.streams.num.standby.replicas", config.standbys.to_string(), "SERVER"));
     }
+    all.retain(|(name, ..)| !config.settings.contains_key(*name));
+    all.extend(config.settings.iter().map(|(name, value)| (name.as_str(), value.clone(), "SERVER")));
     let each: Vec<String> = all
         .into_iter()
         .map(|(name, value, level)| {
+            let value = Value::from(value);
             let editable = level == "QUERY" || name == "ksql.streams.commit.interval.ms";
-            format!(r#"{{"name":"{name}","scope":"KSQL","value":"{value}","editable":{editable},"level":"{level}"}}"#)
+            format!(r#"{{"name":"{name}","scope":"KSQL","value":{value},"editable":{editable},"level":"{level}"}}"#)
         })
         .collect();
     format!(r#""properties":[{}],"overwrittenProperties":[],"defaultProperties":[]"#, each.join(","))

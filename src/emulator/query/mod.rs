@@ -118,6 +118,10 @@ fn store_failure(node: &str, how: &str) -> String {
 impl Model {
     /// Executes a pull query on a table at a server, now.
     pub fn pull(&mut self, server: usize, select: &Select, text: &str, options: &Options) -> Outcome {
+        if !self.config.pulls() {
+            let how = "Pull queries are disabled. Please set ksql.pull.queries.enable=true to enable this feature.";
+            return Outcome::Refused(Refusal::Plan(how.to_owned()));
+        }
         if let Some(outcome) = self.pull_stream(server, select) {
             return outcome;
         }
