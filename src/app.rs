@@ -159,6 +159,8 @@ fn settings(config: &Config, client: SocketAddr) -> Settings {
         patience: config.requests.patience,
         attempt_floor: config.requests.attempt_floor,
         attempt_ceiling: config.requests.attempt_ceiling,
+        hedge_ratio: config.requests.hedge_ratio,
+        hedge_floor: config.requests.hedge_floor,
         retry_budget_ratio: config.requests.retry_budget_ratio,
         retry_budget_per_second: f64::from(config.requests.retry_budget_min_per_second),
         max_inspected_body: config.listen.max_inspected_body.bytes(),

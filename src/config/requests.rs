@@ -25,6 +25,11 @@ pub struct Requests {
     pub retry_budget_ratio: f64,
     /// Retries allowed each second whatever the number of requests.
     pub retry_budget_min_per_second: u32,
+    /// Attempts beside a slow one allowed for each lookup, as a share between 0 and 1.
+    pub hedge_ratio: f64,
+    /// Least time that the first attempt is given before one is made beside it.
+    #[serde(with = "humantime_serde")]
+    pub hedge_floor: Duration,
     /// Largest answer to a lookup that is held to its end.
     pub held_answer: ByteSize,
 }

@@ -1,6 +1,6 @@
 //! Open HTTP/2 connections to one server.
 
-use super::body::Body;
+use super::body::{Body, BodyEnd};
 use super::client::{HttpVersion, Reuse};
 use super::connect::{ClientSettings, Connector};
 use super::send_error::SendError;
@@ -22,6 +22,10 @@ const STREAM_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Largest flow-control window (RFC 9113, 6.9.1).
 const MAX_WINDOW_BYTES: u32 = (1 << 31) - 1;
+
+/// Streams that are abandoned on one connection before it is retired: servers take a client that resets many streams for an
+/// attacker and cut the connection, Netty after 200 in 30 s.
+const MOST_ABANDONED: usize = 100;
 
 /// The connections to one server, each shared by many requests.
 #[derive(Debug)]
@@ -45,16 +49,30 @@ struct Open {
 struct Shared {
     sender: SendRequest<Body>,
     streams: AtomicUsize,
+    abandoned: AtomicUsize,
     used_since_sweep: AtomicBool,
 }
 
 /// One stream's place on its connection.
 #[derive(Debug)]
-struct Lease(Arc<Shared>);
+struct Lease {
+    shared: Arc<Shared>,
+    /// Whether the exchange came to its end, good or bad; if not, the stream is reset.
+    ended: bool,
+}
+
+impl Lease {
+    fn end(mut self, end: BodyEnd) {
+        self.ended = end != BodyEnd::Dropped;
+    }
+}
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        if !self.ended {
+            self.shared.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+        self.shared.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -80,15 +98,18 @@ impl H2Pool {
     ) -> Result<Response<Body>, SendError> {
         loop {
             let open = if reuse == Reuse::Allowed { self.take() } else { None };
-            let (lease, reused) = match open {
+            let (mut lease, reused) = match open {
                 Some(lease) => (lease, true),
                 None => Box::pin(self.dial(connector, target, reuse)).await?, // rare, and large for every request otherwise
             };
-            let mut sender = lease.0.sender.clone();
+            let mut sender = lease.shared.sender.clone();
             let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok(response.map(|body| Body::from(body).on_end(move |_| drop(lease)))),
+                Ok(response) => {
+                    return Ok(response.map(|body| Body::from(body).on_end(move |end| lease.end(end))));
+                }
                 Err(failed) => failed,
             };
+            lease.ended = true;
             match failed.take_message() {
                 Some(unsent) if reused => request = unsent,
                 Some(_) => return Err(SendError::unsent(failed.into_error())),
@@ -99,7 +120,7 @@ impl H2Pool {
 
     fn take(&self) -> Option<Lease> {
         let mut open = self.lock();
-        open.connections.retain(|shared| !shared.sender.is_closed());
+        open.connections.retain(|shared| !shared.sender.is_closed() && !shared.is_worn());
         open.connections
             .iter()
             .find(|shared| shared.streams.load(Ordering::Relaxed) < self.max_streams)
@@ -127,7 +148,12 @@ impl H2Pool {
             }
         }
         let sender = self.handshake(connector, target).await.inspect_err(|error| self.note_failure(error))?;
-        let shared = Arc::new(Shared { sender, streams: AtomicUsize::new(0), used_since_sweep: AtomicBool::new(true) });
+        let shared = Arc::new(Shared {
+            sender,
+            streams: AtomicUsize::new(0),
+            abandoned: AtomicUsize::new(0),
+            used_since_sweep: AtomicBool::new(true),
+        });
         let lease = shared.lease();
         let mut open = self.lock();
         if reuse == Reuse::Never {
@@ -176,7 +202,12 @@ impl Shared {
     fn lease(self: &Arc<Self>) -> Lease {
         self.streams.fetch_add(1, Ordering::Relaxed);
         self.used_since_sweep.store(true, Ordering::Relaxed);
-        Lease(Arc::clone(self))
+        Lease { shared: Arc::clone(self), ended: false }
+    }
+
+    /// Whether so many streams were abandoned on it that the server may soon cut it.
+    fn is_worn(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed) >= MOST_ABANDONED
     }
 
     fn in_use(&self) -> bool {

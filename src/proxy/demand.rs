@@ -33,6 +33,7 @@ pub(super) const AFTER: Field = Field {
     header: "x-ksqldb-sidecar-token",
     takes: "a token from an earlier answer's X-Ksqldb-Sidecar-Token, or the word written",
 };
+const DEADLINE: Field = Field { member: "request.deadline", header: "x-ksqldb-sidecar-deadline", takes: DURATION };
 const DURATION: &str = "a duration such as 500ms or 2s, or a number of milliseconds";
 
 /// How the headers begin.
@@ -42,7 +43,7 @@ const HEADER_PREFIX: &str = "x-ksqldb-sidecar-";
 pub(super) const TOKEN_COOKIE: &str = "ksqldb-sidecar-token";
 
 /// Every field, in the order of the README.
-pub const FIELDS: [Field; 5] = [OFFSET_LAG, TIME_LAG, LEVEL, WAIT, AFTER];
+pub const FIELDS: [Field; 6] = [OFFSET_LAG, TIME_LAG, LEVEL, WAIT, AFTER, DEADLINE];
 
 /// What a request asks, with the configuration's word where it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(super) struct Demand {
     pub level: Level,
     /// How long to wait for a replica that keeps all this.
     pub wait: Duration,
+    /// How long the answer may take, if the request says less than the configuration.
+    pub deadline: Duration,
     /// What the session has read before.
     pub token: Option<Token>,
 }
@@ -97,6 +100,8 @@ pub(super) struct Said {
     max_staleness: Option<(Duration, &'static str)>,
     level: Option<Level>,
     wait: Option<Duration>,
+    /// How long the answer may take.
+    pub deadline: Option<Duration>,
     token: Option<Token>,
     /// The place of a bound by one of the sidecar's own names.
     bound_at: Option<&'static str>,
@@ -127,6 +132,7 @@ impl Said {
             max_staleness,
             level: level.map(|(level, _)| level),
             wait: read(headers, envelope, WAIT, duration)?.map(|(wait, _)| wait),
+            deadline: read(headers, envelope, DEADLINE, duration)?.map(|(deadline, _)| deadline),
             token: token.or_else(|| cookies.then(|| cookie(headers)).flatten()),
             bound_at: bounds.into_iter().flatten().next(),
         })
@@ -155,6 +161,7 @@ impl Said {
             max_staleness: self.max_staleness.or(bounds.max_staleness),
             level: self.level.unwrap_or(config.level),
             wait: self.wait.unwrap_or(config.wait).min(config.max_wait),
+            deadline: self.deadline.unwrap_or(Duration::MAX),
             token: self.token,
         }
     }

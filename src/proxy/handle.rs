@@ -20,6 +20,7 @@ use crate::view::Ask;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 impl Handler for Proxy {
     async fn handle(&self, mut request: Request<Body>, connection: ConnectionInfo) -> Response<Body> {
@@ -147,7 +148,8 @@ impl Proxy {
                 if matches!(reason, PassReason::UnknownTable) {
                     self.ask(Ask::RefreshCatalogue);
                 }
-                Box::pin(self.pull(&request, &mut trail)).await
+                let deadline = said.deadline.unwrap_or(Duration::MAX).min(self.settings.deadline);
+                Box::pin(self.pull(&request, deadline, &mut trail)).await
             }
         };
         record.walked(trail);

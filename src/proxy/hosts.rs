@@ -114,6 +114,15 @@ impl Host {
         latency.1 = Instant::now();
     }
 
+    /// Notes that another server answered first: what this one would have taken is at least that.
+    pub fn overtaken(&self, waited: Duration) {
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        if waited > latency.0.smoothed(Duration::ZERO) {
+            latency.0.record(waited);
+            latency.1 = Instant::now();
+        }
+    }
+
     /// Notes that an answer came at `now`.
     pub fn heard(&self, now: Moment) {
         self.answered_at.store(stamp(now), Ordering::Relaxed);

@@ -4,14 +4,14 @@ use super::attempt::{Answer, Exchange, Failure};
 use super::bounds::Bounds;
 use super::demand::Said;
 use super::prover::{Absence, Proof};
-use super::race::{Doubt, Finish, Rules, Settled, Step, race};
+use super::race::{Doubt, Finish, Hedge, Rules, Settled, Step, race};
 use super::reply::Served;
 use super::request::QueryRequest;
 use super::stores::Store;
 use super::trail::Trail;
 use super::{Proxy, versions};
 use crate::error::ProxyError;
-use crate::route::{Candidate, Key, Located, Plan, Rejected, Traffic, key_literals, native_order, plan};
+use crate::route::{Candidate, Key, Located, Plan, Preference, Rejected, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
 use crate::view::{Ask, ClusterView, HostView, Role};
 use bytes::Bytes;
@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// First and longest pause between two rounds of attempts, while nothing changes that would change the plan.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
+/// First and longest pause between two rounds of attempts, while nothing changes that would change the plan. Stores are
+/// closed for 60 to 300 ms by a rebalance; the retry budget, not the pause, keeps many requests from a storm.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(150));
 
 /// Servers that are given the plain request after all replicas: the local one, and another in case that one hangs.
 const NATIVE_STEPS: usize = 2;
@@ -92,7 +93,7 @@ impl Proxy {
     ) -> Result<(Answer, Served), ProxyError> {
         trail.story.bound(|| lookup.bounds.kept());
         let begun = self.clock.now();
-        let deadline = self.clock.instant(begun + self.settings.deadline);
+        let deadline = self.clock.instant(begun + lookup.bounds.demand.deadline.min(self.settings.deadline));
         let give_up = begun + self.settings.patience;
         let mut changes = self.published.changes();
         let wait_until = begun + lookup.bounds.demand.wait.min(self.settings.deadline);
@@ -134,7 +135,7 @@ impl Proxy {
                     }
                     tokio::select! {
                         () = self.another_plan(&lookup, &plan, &mut changes) => {}
-                        () = tokio::time::sleep(pause) => {}
+                        () = tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..=1.0))) => {}
                         () = tokio::time::sleep_until(deadline) => break,
                     }
                     pause = (pause * 2).min(PAUSE.1);
@@ -185,16 +186,25 @@ impl Proxy {
             deadline,
             outlasts: false,
             budget: &self.budget,
+            hedge: self.hedge(lookup),
             metrics: &self.metrics,
         };
         race(steps, &rules, trail, |step| self.attempt_lookup(lookup, step, view, plan)).await
+    }
+
+    /// When a slow first attempt gets another one beside it: as soon as it takes longer than nineteen in twenty do.
+    fn hedge(&self, lookup: &Lookup<'_, '_>) -> Option<Hedge<'_>> {
+        let p95 = lookup.store.p95().filter(|_| self.settings.hedge_ratio > 0.0)?;
+        let after = p95.clamp(self.settings.hedge_floor, self.settings.attempt_floor.max(self.settings.hedge_floor));
+        Some(Hedge { after, budget: &self.hedges })
     }
 
     /// A pinned attempt at each candidate.
     fn pinned_steps(&self, lookup: &Lookup<'_, '_>, plan: &Plan, view: &ClusterView) -> Vec<Step> {
         let pin = Some(lookup.located.partition);
         let step = |candidate: &Candidate| {
-            self.step(view, candidate.host).map(|step| Step { pin, candidate: Some(*candidate), ..step })
+            let ties = matches!(candidate.preference, Preference::Freshest | Preference::LeastLoaded);
+            self.step(view, candidate.host).map(|step| Step { pin, candidate: Some(*candidate), ties, ..step })
         };
         plan.candidates.iter().filter_map(step).collect()
     }

@@ -59,6 +59,8 @@ pub struct Settings {
     pub patience: Duration,
     pub attempt_floor: Duration,
     pub attempt_ceiling: Duration,
+    pub hedge_ratio: f64,
+    pub hedge_floor: Duration,
     pub retry_budget_ratio: f64,
     pub retry_budget_per_second: f64,
     /// Largest body that is looked into, bytes.
@@ -90,6 +92,8 @@ pub struct Proxy {
     prover: Arc<Prover>,
     queries: Arc<Queries>,
     budget: Mutex<Budget>,
+    /// What hedges cost.
+    hedges: Mutex<Budget>,
     pull_latency: Mutex<Latency>,
     /// Places for audits.
     audits: Arc<Semaphore>,
@@ -113,6 +117,7 @@ impl Proxy {
         incarnation: u64,
     ) -> Self {
         let budget = Budget::new(settings.retry_budget_ratio, settings.retry_budget_per_second, clock.now());
+        let hedges = Budget::new(settings.hedge_ratio, 0.0, clock.now());
         let prover = Prover::new(settings.proofs_in_flight, settings.proof_timeout, Arc::clone(&metrics));
         let waiting = settings.freshness.max_waiting;
         let hosts = Hosts::new(client, Arc::clone(&published));
@@ -126,6 +131,7 @@ impl Proxy {
             prover: Arc::new(prover),
             queries: Arc::default(),
             budget: Mutex::new(budget),
+            hedges: Mutex::new(hedges),
             pull_latency: Mutex::default(),
             audits: Arc::new(Semaphore::new(audit::AT_ONCE)),
             waiting: Semaphore::new(waiting),

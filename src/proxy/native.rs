@@ -11,6 +11,7 @@ use crate::error::ProxyError;
 use crate::route::native_order;
 use crate::view::ClusterView;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// How much longer than a lookup a scan may take before another server is asked beside it.
@@ -21,7 +22,12 @@ impl Proxy {
     ///
     /// There is no deadline while an attempt is under way: a long scan is answered through the sidecar whenever it would
     /// be answered without.
-    pub(super) async fn pull(&self, request: &QueryRequest, trail: &mut Trail) -> Result<(Answer, Served), ProxyError> {
+    pub(super) async fn pull(
+        &self,
+        request: &QueryRequest,
+        deadline: Duration,
+        trail: &mut Trail,
+    ) -> Result<(Answer, Served), ProxyError> {
         let view = self.published.load();
         let traffic = self.hosts.traffic(&view, None);
         let order = native_order(&view, &traffic, self.clock.now());
@@ -32,9 +38,10 @@ impl Proxy {
         let rules = Rules {
             now: &|| self.clock.now(),
             limit: latency.limit(self.settings.attempt_floor * SCAN_FACTOR, ceiling),
-            deadline: Instant::now() + self.settings.deadline,
+            deadline: Instant::now() + deadline,
             outlasts: true,
             budget: &self.budget,
+            hedge: None,
             metrics: &self.metrics,
         };
         match race(steps, &rules, trail, |step| self.attempt_pull(request, step, &view)).await {
@@ -57,6 +64,6 @@ impl Proxy {
     /// The attempt to make at a host of the view.
     pub(super) fn step(&self, view: &ClusterView, index: u16) -> Option<Step> {
         let host = self.hosts.get(view.host(index)?, view)?;
-        Some(Step { host: Arc::clone(&host), index, pin: None, candidate: None })
+        Some(Step { host: Arc::clone(&host), index, pin: None, candidate: None, ties: false, hedge: false })
     }
 }

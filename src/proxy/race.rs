@@ -36,6 +36,10 @@ pub(super) struct Step {
     pub pin: Option<Partition>,
     /// Why this replica.
     pub candidate: Option<Candidate>,
+    /// Whether it may be asked beside the one before it for speed alone: nothing tells that it is less fresh.
+    pub ties: bool,
+    /// Whether it was asked so.
+    pub hedge: bool,
 }
 
 impl Step {
@@ -118,8 +122,36 @@ pub(super) struct Rules<'a> {
     pub outlasts: bool,
     /// What extra attempts cost.
     pub budget: &'a Mutex<Budget>,
+    /// When the next replica is asked beside a slow first one for speed alone, if at all.
+    pub hedge: Option<Hedge<'a>>,
     /// Where refusals are counted.
     pub metrics: &'a Metrics,
+}
+
+/// One more attempt beside a slow one.
+pub(super) struct Hedge<'a> {
+    /// How long the first attempt is given.
+    pub after: Duration,
+    /// What hedges cost.
+    pub budget: &'a Mutex<Budget>,
+}
+
+/// Whether the next attempt may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    /// The first, one after an attempt that never reached its server, or a hedge.
+    Free,
+    /// A retry, or one beside an attempt that is overdue: for a token of the budget.
+    Paid,
+    /// Not before something happens.
+    Not,
+}
+
+/// An attempt under way.
+struct Running<F> {
+    host: Arc<Host>,
+    begun: Instant,
+    attempt: Pin<Box<F>>,
 }
 
 /// Makes attempts until one gives an answer for the client.
@@ -129,23 +161,31 @@ where
     F: Future<Output = (Step, Settled)>,
 {
     let mut steps = VecDeque::from(steps);
-    let mut running: SmallVec<[Pin<Box<F>>; SIDE_BY_SIDE]> = SmallVec::new();
+    let mut running: SmallVec<[Running<F>; SIDE_BY_SIDE]> = SmallVec::new();
     let mut newest: Option<Arc<Host>> = None;
-    let mut unsent = false; // whether the attempt that ended last never reached its server: the next is no retry
+    let mut begin = if trail.attempts() == 0 { Begin::Free } else { Begin::Paid };
+    let mut hedge_at = None;
     let mut due = Instant::now() + rules.limit; // when the newest attempt exceeds its limit
     let timer = tokio::time::sleep_until(due);
     tokio::pin!(timer);
     loop {
         let room = running.len() < SIDE_BY_SIDE && !steps.is_empty();
-        let allowed = room && (trail.attempts() == 0 || unsent || withdraw(rules));
+        let allowed = room
+            && match begin {
+                Begin::Free => true,
+                Begin::Paid => withdraw(rules.budget, rules),
+                Begin::Not => false,
+            };
         let next_at = if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
+            let begun = Instant::now();
             trail.begin();
-            unsent = false;
+            let slow_after = rules.hedge.as_ref().filter(|_| running.is_empty()).map(|hedge| begun + hedge.after);
+            (begin, hedge_at) = (Begin::Not, slow_after.filter(|_| steps.front().is_some_and(|next| next.ties)));
             newest = Some(Arc::clone(&step.host));
-            running.push(Box::pin(attempt(step)));
-            due = Instant::now() + rules.limit;
+            running.push(Running { host: Arc::clone(&step.host), begun, attempt: Box::pin(attempt(step)) });
+            due = begun + rules.limit;
             due
-        } else if room {
+        } else if room && begin == Begin::Paid {
             Instant::now() + BUDGET_PAUSE
         } else if running.is_empty() {
             return Finish::Exhausted;
@@ -154,15 +194,22 @@ where
         } else {
             Instant::now() + FOREVER // nothing is left to start: only an answer or the deadline ends the race
         };
+        let next_at = hedge_at.map_or(next_at, |at| next_at.min(at));
         let ends = !rules.outlasts || running.is_empty();
         timer.as_mut().reset(if ends { rules.deadline.min(next_at) } else { next_at });
         tokio::select! {
             biased;
             (step, settled) = first(&mut running) => {
-                unsent = matches!(settled, Settled::Failed(failure) if failure.unsent);
+                let unsent = matches!(settled, Settled::Failed(failure) if failure.unsent);
                 let useless = unsent || matches!(settled, Settled::Retry(Retry::Limited, _));
+                begin = if unsent { Begin::Free } else { Begin::Paid };
+                hedge_at = None;
                 newest.take_if(|host| host.name == step.host.name); // it is not overdue any longer
                 if let Some(answer) = trail.settle(&step, settled) {
+                    if step.hedge {
+                        rules.metrics.hedges.with(["won"]).inc();
+                    }
+                    running.iter().for_each(|late| late.host.overtaken(late.begun.elapsed()));
                     return Finish::Answered(answer, step);
                 }
                 if useless {
@@ -170,12 +217,20 @@ where
                 }
             }
             () = &mut timer => {
-                if ends && Instant::now() >= rules.deadline {
+                let now = Instant::now();
+                if ends && now >= rules.deadline {
                     return Finish::Deadline;
                 }
-                if let Some(host) = newest.take_if(|_| Instant::now() >= due) {
+                if hedge_at.take_if(|at| now >= *at).is_some() {
+                    let granted = rules.hedge.as_ref().is_some_and(|hedge| withdraw(hedge.budget, rules));
+                    if let Some(next) = steps.front_mut().filter(|_| granted) {
+                        (next.hedge, begin) = (true, Begin::Free);
+                    }
+                    rules.metrics.hedges.with([if granted { "sent" } else { "refused" }]).inc();
+                } else if let Some(host) = newest.take_if(|_| now >= due) {
                     host.overdue((rules.now)());
                     trail.overdue(&host.name);
+                    begin = Begin::Paid;
                 }
             }
         }
@@ -183,9 +238,9 @@ where
 }
 
 /// Waits for the first of a few futures, and takes it out.
-async fn first<F: Future>(running: &mut SmallVec<[Pin<Box<F>>; SIDE_BY_SIDE]>) -> F::Output {
+async fn first<F: Future>(running: &mut SmallVec<[Running<F>; SIDE_BY_SIDE]>) -> F::Output {
     poll_fn(|cx| {
-        let ended = running.iter_mut().enumerate().find_map(|(place, future)| match future.as_mut().poll(cx) {
+        let ended = running.iter_mut().enumerate().find_map(|(place, one)| match one.attempt.as_mut().poll(cx) {
             Poll::Ready(output) => Some((place, output)),
             Poll::Pending => None,
         });
@@ -200,9 +255,9 @@ async fn first<F: Future>(running: &mut SmallVec<[Pin<Box<F>>; SIDE_BY_SIDE]>) -
     .await
 }
 
-fn withdraw(rules: &Rules<'_>) -> bool {
-    let granted = rules.budget.lock().unwrap_or_else(PoisonError::into_inner).withdraw((rules.now)());
-    if !granted {
+fn withdraw(budget: &Mutex<Budget>, rules: &Rules<'_>) -> bool {
+    let granted = budget.lock().unwrap_or_else(PoisonError::into_inner).withdraw((rules.now)());
+    if !granted && std::ptr::eq(budget, rules.budget) {
         rules.metrics.retries_refused.inc();
     }
     granted

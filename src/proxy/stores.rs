@@ -48,6 +48,11 @@ impl Store {
         self.latency().limit(floor, ceiling)
     }
 
+    /// The time that one attempt in twenty exceeds, once it is known.
+    pub fn p95(&self) -> Option<Duration> {
+        self.latency().p95()
+    }
+
     /// Takes in an attempt's time to its first body byte.
     pub fn took(&self, took: Duration) {
         self.latency().record(took);

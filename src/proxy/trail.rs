@@ -21,6 +21,8 @@ pub(super) struct Trail {
     servers: usize,
     last: Option<(Retry, Answer, HostName)>,
     doubt: Option<Doubt>,
+    /// Whether some attempt of this round met what passes by itself.
+    passes: bool,
     /// What was decided.
     pub story: Story,
     metrics: Arc<Metrics>,
@@ -30,7 +32,7 @@ impl Trail {
     /// Nothing has happened yet; `servers` are known in all.
     pub fn new(servers: usize, story: Story, metrics: Arc<Metrics>) -> Self {
         let (met, not_queryable) = (Vec::new(), Vec::new());
-        Trail { attempts: 0, met, not_queryable, servers, last: None, doubt: None, story, metrics }
+        Trail { attempts: 0, met, not_queryable, servers, last: None, doubt: None, passes: false, story, metrics }
     }
 
     /// Attempts begun.
@@ -62,6 +64,7 @@ impl Trail {
         match settled {
             Settled::Good(answer) | Settled::Final(answer) => return Some(answer),
             Settled::Retry(retry, answer) => {
+                self.passes |= retry.passes();
                 if retry == Retry::NotQueryable && !self.not_queryable.contains(&step.host.name) {
                     self.not_queryable.push(Arc::clone(&step.host.name));
                     if self.not_queryable.len() >= self.servers.min(2) {
@@ -87,9 +90,10 @@ impl Trail {
         self.doubt.is_some()
     }
 
-    /// Whether the last doubt is one that only a report can remove.
-    pub fn waits_for_report(&self) -> bool {
-        self.doubt == Some(Doubt::Behind)
+    /// Ends a round of attempts; tells whether the next is worth nothing before another report: an empty answer was not
+    /// believed, and no replica was met that may give another one in a moment.
+    pub fn waits_for_report(&mut self) -> bool {
+        self.doubt == Some(Doubt::Behind) && !std::mem::take(&mut self.passes)
     }
 
     /// The last error that a server gave, and which server; for the client if nothing better comes.

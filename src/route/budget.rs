@@ -19,7 +19,10 @@ impl Budget {
     /// it is recognised (about 1 s).
     pub const BURST_SECONDS: f64 = 10.0;
 
-    /// A full bucket.
+    /// Extra attempts that may be saved up where time adds none.
+    const LEAST_CAPACITY: f64 = 10.0;
+
+    /// A full bucket; where time adds nothing, an empty one.
     pub fn new(ratio: f64, per_second: f64, now: Moment) -> Self {
         Budget { ratio, per_second, tokens: per_second * Self::BURST_SECONDS, refilled: now }
     }
@@ -47,7 +50,7 @@ impl Budget {
     }
 
     fn capacity(&self) -> f64 {
-        (self.per_second * Self::BURST_SECONDS).max(1.0)
+        (self.per_second * Self::BURST_SECONDS).max(Self::LEAST_CAPACITY)
     }
 }
 

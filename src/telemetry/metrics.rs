@@ -60,6 +60,7 @@ metrics! {
     pub attempts: Family<IntCounterVec, 2>, "attempts_total", ["result", "reason"], "Attempts at a server, by result and by its reason.";
     pub routing_decisions: Family<IntCounterVec, 1>, "routing_decisions_total", ["reason"], "Plans made for pull queries, by the reason of their first choice.";
     pub retries_refused: IntCounter, "retries_refused_total", [], "Retries that the retry budget did not allow.";
+    pub hedges: Family<IntCounterVec, 1>, "hedges_total", ["result"], "Attempts beside a slow one, by result: sent, won as the first answer, or refused by the budget.";
     pub absence_proofs: Family<IntCounterVec, 2>, "absence_proofs_total", ["method", "result"], "Proofs that an empty answer is one, by method and result.";
     pub unproven_answers: IntCounter, "unproven_answers_total", [], "Empty answers given without proof, because absence.mode is trust.";
     pub bounds_unmet: Family<IntCounterVec, 1>, "bounds_unmet_total", ["policy"], "Lookups whose bound on freshness no replica kept, by what became of them: refused or degraded.";

@@ -178,6 +178,8 @@ pub struct Stage {
 
 pub fn settings() -> Settings {
     Settings {
+        hedge_ratio: 0.0,
+        hedge_floor: Duration::from_millis(10),
         deadline: Duration::from_secs(5),
         patience: Duration::from_millis(300),
         attempt_floor: Duration::from_millis(200),
