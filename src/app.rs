@@ -159,6 +159,7 @@ fn settings(config: &Config, client: SocketAddr) -> Settings {
         patience: config.requests.patience,
         attempt_floor: config.requests.attempt_floor,
         attempt_ceiling: config.requests.attempt_ceiling,
+        concurrent_per_server: config.requests.max_concurrent_per_server,
         hedge_ratio: config.requests.hedge_ratio,
         hedge_floor: config.requests.hedge_floor,
         retry_budget_ratio: config.requests.retry_budget_ratio,

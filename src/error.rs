@@ -25,6 +25,12 @@ pub enum ProxyError {
         /// Names table and partition.
         message: String,
     },
+    /// Every server that could answer is given as much as it can do, or the local server's own limit is reached.
+    #[error("{message}")]
+    Overloaded {
+        /// Says which limit.
+        message: String,
+    },
     /// No server could be connected to.
     #[error("no ksqlDB server can be reached; tried {tried}")]
     Unreachable {
@@ -65,6 +71,7 @@ impl ProxyError {
             | ProxyError::Unproven { .. }
             | ProxyError::Unreachable { .. } => 503,
             ProxyError::Broken { .. } => 502,
+            ProxyError::Overloaded { .. } => 429,
             ProxyError::InternalEndpoint
             | ProxyError::RequestBody(_)
             | ProxyError::BadDemand(_)
@@ -88,6 +95,7 @@ impl ProxyError {
             ProxyError::Unproven { .. } => "unproven",
             ProxyError::Unreachable { .. } => "unreachable",
             ProxyError::Broken { .. } => "broken",
+            ProxyError::Overloaded { .. } => "overloaded",
             ProxyError::InternalEndpoint => "internal_endpoint",
             ProxyError::RequestBody(_) => "request_body",
             ProxyError::BadDemand(_) => "bad_demand",
@@ -99,9 +107,10 @@ impl ProxyError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             ProxyError::BoundUnmet { retry_after, .. } => Some(*retry_after),
-            ProxyError::Exhausted { .. } | ProxyError::Unproven { .. } | ProxyError::Unreachable { .. } => {
-                Some(Duration::from_secs(1))
-            }
+            ProxyError::Exhausted { .. }
+            | ProxyError::Unproven { .. }
+            | ProxyError::Unreachable { .. }
+            | ProxyError::Overloaded { .. } => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

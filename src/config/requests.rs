@@ -25,6 +25,8 @@ pub struct Requests {
     pub retry_budget_ratio: f64,
     /// Retries allowed each second whatever the number of requests.
     pub retry_budget_min_per_second: u32,
+    /// Attempts that one server is given at once, at most.
+    pub max_concurrent_per_server: u32,
     /// Attempts beside a slow one allowed for each lookup, as a share between 0 and 1.
     pub hedge_ratio: f64,
     /// Least time that the first attempt is given before one is made beside it.

@@ -170,6 +170,7 @@ fn requests(check: &mut Check<'_>, Config { requests, absence, freshness, upstre
     check.within("requests.patience", requests.patience, Duration::ZERO, minutes(10));
     check.within("requests.retry_budget_ratio", requests.retry_budget_ratio, 0.0, 1.0);
     check.within("requests.retry_budget_min_per_second", requests.retry_budget_min_per_second, 0, 100_000);
+    check.within("requests.max_concurrent_per_server", requests.max_concurrent_per_server, 1, 100_000);
     check.within("requests.hedge_ratio", requests.hedge_ratio, 0.0, 1.0);
     check.within("requests.hedge_floor", requests.hedge_floor, ms(1), minutes(1));
     check.within("requests.held_answer", requests.held_answer, kib(0), kib(16 << 10));

@@ -102,6 +102,7 @@ impl<F: Fetch> CatalogueLoop<F> {
             .send(Event::Properties {
                 standby_reads: listing.standby_reads(),
                 commit_interval: listing.commit_interval(),
+                pull_limits: listing.pull_limits(),
             })
             .await;
         self.last = Arc::new(catalogue);

@@ -8,7 +8,7 @@ use crate::config::Freshness;
 use crate::telemetry::{HostMetrics, Metrics, OnChange, SlotMetrics};
 use crate::view::{
     Catalogue, ClockExchange, ClusterStatus, ClusterView, Evidence, HostName, HostSpec, HostState, Interval, Moment,
-    Observation, OwnObservation, PeerWord, Probe, Processed, Published, ServerVersion, Settings,
+    Observation, OwnObservation, PeerWord, Probe, Processed, Published, PullLimits, ServerVersion, Settings,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub(super) enum Event {
     /// What `/ksql` told of tables.
     Catalogue(Arc<Catalogue>),
     /// Whether standbys answer and how often actives commit, by the server's properties.
-    Properties { standby_reads: Option<bool>, commit_interval: Option<Duration> },
+    Properties { standby_reads: Option<bool>, commit_interval: Option<Duration>, pull_limits: PullLimits },
     /// Up to when a query has processed its input.
     Processed(String, Processed),
     /// An exchange of clocks with the sidecar of that incarnation.
@@ -188,7 +188,8 @@ impl Keeper {
                 self.metrics.tables.with(["passed_through"]).set(count(catalogue.passed_through.len()));
                 self.evidence.set_catalogue(catalogue);
             }
-            Event::Properties { standby_reads, commit_interval } => {
+            Event::Properties { standby_reads, commit_interval, pull_limits } => {
+                self.evidence.set_pull_limits(pull_limits);
                 self.evidence.set_standby_reads(standby_reads);
                 self.evidence.set_commit_interval(commit_interval);
             }

@@ -2,7 +2,7 @@
 
 use super::fetch::{Fetch, FetchError};
 use crate::partition::{KeyColumn, SqlType};
-use crate::view::read_bound;
+use crate::view::{PullLimits, read_bound};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -165,6 +165,18 @@ impl Listing {
     /// How often actives log what they have changed.
     pub fn commit_interval(&self) -> Option<Duration> {
         self.properties.get("ksql.streams.commit.interval.ms")?.parse().map(Duration::from_millis).ok()
+    }
+
+    /// What the server allows itself of pull queries; it writes "no limit" as the largest number.
+    pub fn pull_limits(&self) -> PullLimits {
+        let limit = |name: &str| {
+            let limit: u64 = self.properties.get(name)?.parse().ok()?;
+            (limit < i32::MAX as u64).then_some(limit)
+        };
+        PullLimits {
+            queries_per_second: limit("ksql.query.pull.max.qps"),
+            concurrent: limit("ksql.query.pull.max.concurrent.requests"),
+        }
     }
 
     /// Whether standbys answer pull queries.

@@ -50,6 +50,8 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// The server has as much to do as it can.
+    pub const AT_LIMIT: Failure = Failure { label: "at_limit", unsent: true, stale_connection: false };
     /// The body ended early, is empty, or is of no known form.
     pub const TRUNCATED: Failure = Failure { label: "truncated", unsent: false, stale_connection: false };
 }
@@ -86,7 +88,7 @@ const ERROR_BYTES: usize = 64 * 1024;
 
 /// Sends one request and reads the answer to its end, or to `hold` bytes of it.
 ///
-/// `sql` is the statement, whose words are not the server's own in an error message.
+/// The caller counts it as under way. `sql` is the statement, whose words are not the server's own in an error message.
 pub(super) async fn exchange(
     host: &Arc<Host>,
     version: HttpVersion,
@@ -96,7 +98,6 @@ pub(super) async fn exchange(
     hold: usize,
     took: impl FnOnce(Duration),
 ) -> Exchange {
-    let _in_flight = host.begin();
     let sent = Instant::now();
     let response = match host.upstream.send(Pool::Pull, version, reuse, request).await {
         Ok(response) => response,

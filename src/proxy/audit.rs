@@ -118,6 +118,7 @@ fn at_end(slot: &SlotView, hosts: [HostIndex; 2]) -> bool {
 
 impl Audit {
     async fn run(self, request: Request<Body>, clock: Clock, published: Arc<Published>, _place: OwnedSemaphorePermit) {
+        let _under_way = self.second.begin();
         let asked = exchange(&self.second, self.version, Reuse::Allowed, request, &self.sql, self.hold, |_| {});
         let second = match tokio::time::timeout(LONGEST, asked).await {
             Ok(Exchange::Rows(answer) | Exchange::Empty(answer)) => answer.at_hand().cloned(),

@@ -20,7 +20,6 @@ use crate::view::Ask;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 impl Handler for Proxy {
     async fn handle(&self, mut request: Request<Body>, connection: ConnectionInfo) -> Response<Body> {
@@ -132,12 +131,15 @@ impl Proxy {
             return self.untouched(&request, Pool::Pull).await;
         }
         let view = self.published.load();
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
+        for budget in [&self.budget, &self.hedges] {
+            budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
+        }
         let story = Story::new(self.recent.keeps_decisions());
         let mut trail = Trail::new(view.hosts.len(), story, Arc::clone(&self.metrics));
         let answered = match locate(&statement, &view) {
             Ok(located) => {
                 record.locate(&located.table.name, located.partition);
+                let _entered = self.enter(&view, self.clock.now())?;
                 let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
                 Box::pin(self.lookup(lookup, &mut trail)).await
             }
@@ -148,8 +150,7 @@ impl Proxy {
                 if matches!(reason, PassReason::UnknownTable) {
                     self.ask(Ask::RefreshCatalogue);
                 }
-                let deadline = said.deadline.unwrap_or(Duration::MAX).min(self.settings.deadline);
-                Box::pin(self.pull(&request, deadline, &mut trail)).await
+                Box::pin(self.pull(&request, said.deadline, &mut trail)).await
             }
         };
         record.walked(trail);

@@ -1,7 +1,7 @@
 //! What requests learn about servers: latency, load, and the failures that the next plan must know at once.
 
 use crate::http::{HttpClient, Target, Upstream};
-use crate::route::{HostTraffic, Traffic};
+use crate::route::{Concurrency, HostTraffic, Traffic};
 use crate::view::{ClusterView, HostName, HostView, Latency, Moment, Published};
 use dashmap::DashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,6 +26,7 @@ pub(super) struct Host {
     pub upstream: Arc<Upstream>,
     url: Arc<str>,
     in_flight: Arc<AtomicU32>,
+    concurrency: Mutex<Concurrency>,
     /// With the time of its last sample.
     latency: Mutex<(Latency, Instant)>,
     /// Milliseconds since the clock's epoch, plus one; zero: never.
@@ -42,12 +43,14 @@ pub(super) struct Host {
 pub(super) struct Hosts {
     client: HttpClient,
     published: Arc<Published>,
+    /// Attempts that one server is given at once, at most.
+    most_at_once: u32,
     known: DashMap<HostName, Arc<Host>>,
 }
 
 impl Hosts {
-    pub fn new(client: HttpClient, published: Arc<Published>) -> Self {
-        Hosts { client, published, known: DashMap::new() }
+    pub fn new(client: HttpClient, published: Arc<Published>, most_at_once: u32) -> Self {
+        Hosts { client, published, most_at_once, known: DashMap::new() }
     }
 
     /// The entry of a server of the view, made at its first use, when those of servers that are gone are forgotten; `None` if
@@ -64,6 +67,7 @@ impl Hosts {
             upstream: self.client.upstream(&target),
             url: Arc::clone(&server.url),
             in_flight: self.published.in_flight(&server.name),
+            concurrency: Mutex::new(Concurrency::new(self.most_at_once)),
             latency: Mutex::new((Latency::default(), Instant::now())),
             broken_at: AtomicU64::new(0),
             shunned_until: AtomicU64::new(0),
@@ -99,6 +103,14 @@ impl Host {
         }
     }
 
+    /// As [`begin`](Self::begin), unless the server has as much to do as it can.
+    pub fn admit(self: &Arc<Self>) -> Option<InFlight> {
+        let limit = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).limit();
+        let more = |now: u32| (now < limit).then_some(now + 1);
+        self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(InFlight(Arc::clone(self)))
+    }
+
     /// Counts an attempt until the returned guard is dropped.
     pub fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -109,6 +121,8 @@ impl Host {
     pub fn answered(&self, took: Duration) {
         self.overdue.store(0, Ordering::Relaxed);
         self.broken_at.store(0, Ordering::Relaxed);
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).record(took, in_flight);
         let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
         latency.0.record(took);
         latency.1 = Instant::now();

@@ -127,6 +127,7 @@ impl Proxy {
                     return Ok((answer, served));
                 }
                 Finish::Deadline => break,
+                Finish::Exhausted if trail.met_only_limits() => self.room(deadline).await?,
                 Finish::Exhausted if !trail.may_pass() || self.clock.now() >= give_up => break,
                 Finish::Exhausted => {
                     self.ask(Ask::RefreshCatalogue);
@@ -223,6 +224,7 @@ impl Proxy {
         if !self.still_fresh(lookup, &step) {
             return (step, Settled::Failed(Failure { label: "too_stale", unsent: true, stale_connection: false }));
         }
+        let Some(_place) = step.host.admit() else { return (step, Settled::Failed(Failure::AT_LIMIT)) };
         let (request, version) = (lookup.request, versions::upstream(lookup.request, host.version));
         let body = if step.pin.is_some() { &lookup.pinned } else { request.envelope.body() };
         for _ in 0..=ASKED_AGAIN {

@@ -12,6 +12,7 @@ mod demand;
 mod envelope;
 mod forward;
 mod guarded;
+mod gate;
 mod handle;
 mod hosts;
 mod lookup;
@@ -43,6 +44,7 @@ use self::push::Queries;
 use self::stores::Stores;
 use crate::clock::Clock;
 use crate::config::Freshness;
+use crate::error::ProxyError;
 use crate::http::HttpClient;
 use crate::route::{Budget, Retry};
 use crate::telemetry::{Metrics, Recent};
@@ -50,6 +52,7 @@ use crate::view::{Ask, Latency, Published};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
 /// What the request path obeys; see `config/sidecar.toml` for each.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub struct Settings {
     pub patience: Duration,
     pub attempt_floor: Duration,
     pub attempt_ceiling: Duration,
+    /// Attempts that one server is given at once, at most.
+    pub concurrent_per_server: u32,
     pub hedge_ratio: f64,
     pub hedge_floor: Duration,
     pub retry_budget_ratio: f64,
@@ -80,6 +85,12 @@ pub struct Settings {
     pub client_port: u16,
 }
 
+/// Requests that wait for room, for each that one server may be given.
+const CROWD: usize = 4;
+
+/// How long a request waits for room before it looks again.
+const ROOM: Duration = Duration::from_millis(20);
+
 /// Answers the clients' requests.
 #[derive(Debug)]
 pub struct Proxy {
@@ -90,6 +101,9 @@ pub struct Proxy {
     hosts: Hosts,
     stores: Stores,
     prover: Arc<Prover>,
+    gate: gate::Gate,
+    /// Places for requests that wait until a server has room.
+    crowd: Semaphore,
     queries: Arc<Queries>,
     budget: Mutex<Budget>,
     /// What hedges cost.
@@ -120,7 +134,8 @@ impl Proxy {
         let hedges = Budget::new(settings.hedge_ratio, 0.0, clock.now());
         let prover = Prover::new(settings.proofs_in_flight, settings.proof_timeout, Arc::clone(&metrics));
         let waiting = settings.freshness.max_waiting;
-        let hosts = Hosts::new(client, Arc::clone(&published));
+        let hosts = Hosts::new(client, Arc::clone(&published), settings.concurrent_per_server);
+        let crowd = Semaphore::new(CROWD * settings.concurrent_per_server as usize);
         Proxy {
             settings,
             clock,
@@ -129,6 +144,8 @@ impl Proxy {
             hosts,
             stores: Stores::default(),
             prover: Arc::new(prover),
+            gate: gate::Gate::default(),
+            crowd,
             queries: Arc::default(),
             budget: Mutex::new(budget),
             hedges: Mutex::new(hedges),
@@ -144,6 +161,20 @@ impl Proxy {
     /// Asks something of the control loops; they are busy enough if the channel is full.
     fn ask(&self, ask: Ask) {
         let _ = self.asks.try_send(ask);
+    }
+
+    /// Waits a moment for a server to have room, if not too many wait already.
+    async fn room(&self, deadline: Instant) -> Result<(), ProxyError> {
+        let place = self.crowd.try_acquire();
+        if place.is_err() || Instant::now() + ROOM >= deadline {
+            let most = self.settings.concurrent_per_server;
+            let message = format!(
+                "every server has as many pull queries under way as it can do (at most {most} by requests.max_concurrent_per_server); retry after a backoff"
+            );
+            return Err(ProxyError::Overloaded { message });
+        }
+        tokio::time::sleep(ROOM.mul_f64(rand::random_range(0.5..=1.0))).await;
+        Ok(())
     }
 
     fn note_failure(&self, host: &Arc<Host>, failure: Failure) {

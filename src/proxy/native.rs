@@ -1,7 +1,7 @@
 //! Pull queries that the servers route themselves: the plain request, at another server when one cannot answer.
 
 use super::Proxy;
-use super::attempt::Answer;
+use super::attempt::{Answer, Failure};
 use super::race::{Finish, Rules, Settled, Step, race};
 use super::reply::Served;
 use super::request::QueryRequest;
@@ -20,12 +20,12 @@ const SCAN_FACTOR: u32 = 4;
 impl Proxy {
     /// Answers a pull query without a pin.
     ///
-    /// There is no deadline while an attempt is under way: a long scan is answered through the sidecar whenever it would
-    /// be answered without.
+    /// Unless the client sets one, there is no deadline while an attempt is under way: a long scan is answered through the
+    /// sidecar whenever it would be answered without.
     pub(super) async fn pull(
         &self,
         request: &QueryRequest,
-        deadline: Duration,
+        deadline: Option<Duration>,
         trail: &mut Trail,
     ) -> Result<(Answer, Served), ProxyError> {
         let view = self.published.load();
@@ -38,13 +38,20 @@ impl Proxy {
         let rules = Rules {
             now: &|| self.clock.now(),
             limit: latency.limit(self.settings.attempt_floor * SCAN_FACTOR, ceiling),
-            deadline: Instant::now() + deadline,
-            outlasts: true,
+            deadline: Instant::now() + deadline.unwrap_or(Duration::MAX).min(self.settings.deadline),
+            outlasts: deadline.is_none(),
             budget: &self.budget,
             hedge: None,
             metrics: &self.metrics,
         };
-        match race(steps, &rules, trail, |step| self.attempt_pull(request, step, &view)).await {
+        let finish = loop {
+            let finish = race(steps.clone(), &rules, trail, |step| self.attempt_pull(request, step, &view)).await;
+            if !matches!(finish, Finish::Exhausted) || !trail.met_only_limits() {
+                break finish;
+            }
+            self.room(rules.deadline).await?;
+        };
+        match finish {
             Finish::Answered(answer, step) => Ok((answer, Served::by(step.host.name.clone()))),
             Finish::Exhausted | Finish::Deadline => match trail.take_last() {
                 Some((answer, host)) => Ok((answer, Served::by(host))),
@@ -54,6 +61,7 @@ impl Proxy {
     }
 
     async fn attempt_pull(&self, request: &QueryRequest, step: Step, view: &ClusterView) -> (Step, Settled) {
+        let Some(_place) = step.host.admit() else { return (step, Settled::Failed(Failure::AT_LIMIT)) };
         let version = versions::upstream(request, view.host(step.index).and_then(|host| host.version));
         let body = request.envelope.body();
         let took = |took| self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);

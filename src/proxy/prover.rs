@@ -277,6 +277,7 @@ impl Prover {
         head.uri = Uri::from_static("/query");
         head.headers.insert(header::ACCEPT, HeaderValue::from_static("application/vnd.ksql.v1+json"));
         let request = head.with_bytes(Bytes::from(body));
+        let _under_way = absence.host.begin();
         exchange(&absence.host, HttpVersion::Http1, Reuse::Allowed, request, statement, ANSWER_BYTES, |_| {}).await
     }
 }

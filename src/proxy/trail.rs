@@ -1,6 +1,6 @@
 //! What happened to one request: for retry decisions, error messages and the access record.
 
-use super::attempt::Answer;
+use super::attempt::{Answer, Failure};
 use super::race::{Doubt, Settled, Step};
 use super::story::Story;
 use crate::route::Retry;
@@ -21,6 +21,8 @@ pub(super) struct Trail {
     servers: usize,
     last: Option<(Retry, Answer, HostName)>,
     doubt: Option<Doubt>,
+    /// Whether this round met nothing but servers with as much to do as they can, and whether any.
+    only_limits: Option<bool>,
     /// Whether some attempt of this round met what passes by itself.
     passes: bool,
     /// What was decided.
@@ -32,7 +34,18 @@ impl Trail {
     /// Nothing has happened yet; `servers` are known in all.
     pub fn new(servers: usize, story: Story, metrics: Arc<Metrics>) -> Self {
         let (met, not_queryable) = (Vec::new(), Vec::new());
-        Trail { attempts: 0, met, not_queryable, servers, last: None, doubt: None, passes: false, story, metrics }
+        Trail {
+            attempts: 0,
+            met,
+            not_queryable,
+            servers,
+            last: None,
+            doubt: None,
+            only_limits: None,
+            passes: false,
+            story,
+            metrics,
+        }
     }
 
     /// Attempts begun.
@@ -61,6 +74,12 @@ impl Trail {
             Settled::Unproven(doubt) => ("retry", doubt.as_str()),
         };
         self.metrics.attempts.with([result, reason]).inc();
+        let at_limit = matches!(&settled, Settled::Failed(failure) if *failure == Failure::AT_LIMIT);
+        self.only_limits = Some(self.only_limits.unwrap_or(true) && at_limit);
+        if at_limit {
+            self.attempts = self.attempts.saturating_sub(1); // none was made
+            return None;
+        }
         match settled {
             Settled::Good(answer) | Settled::Final(answer) => return Some(answer),
             Settled::Retry(retry, answer) => {
@@ -88,6 +107,11 @@ impl Trail {
     /// Whether a server gave an empty answer that was not proven.
     pub fn met_unproven(&self) -> bool {
         self.doubt.is_some()
+    }
+
+    /// Ends a round of attempts; tells whether nothing but full servers kept it from an answer.
+    pub fn met_only_limits(&mut self) -> bool {
+        self.only_limits.take() == Some(true)
     }
 
     /// Ends a round of attempts; tells whether the next is worth nothing before another report: an empty answer was not

@@ -5,6 +5,7 @@
 
 mod absence;
 mod budget;
+mod concurrency;
 mod locate;
 mod native;
 mod plan;
@@ -13,6 +14,7 @@ mod verdict;
 
 pub use absence::{Key, Rows, any_key, first_at_or_after, together, windows_of};
 pub use budget::Budget;
+pub use concurrency::Concurrency;
 pub use locate::{Located, PassReason, key_literals, locate};
 pub use native::native_order;
 pub use plan::{After, Candidate, Options, Plan, Preference, Rejected, Rejection, plan};

@@ -7,7 +7,7 @@ use super::epochs::Epochs;
 use super::placement::Placement;
 use super::{
     Catalogue, ClockExchange, ClusterStatus, ClusterView, HostName, HostState, Interval, LivenessSettings, Moment,
-    PeerClocks, PeerWord, Probe, Processed, Role, ServerVersion, TableInfo, Told,
+    PeerClocks, PeerWord, Probe, Processed, PullLimits, Role, ServerVersion, TableInfo, Told,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -65,6 +65,7 @@ pub struct Evidence {
     draining: Option<Moment>,
     unroutable: BTreeSet<String>,
     commit_interval: Duration,
+    pull_limits: PullLimits,
     cluster_id: Option<Arc<str>>,
     processed: Arc<HashMap<String, Processed>>,
     clocks: Arc<PeerClocks>,
@@ -85,6 +86,7 @@ impl Evidence {
             draining: None,
             unroutable: BTreeSet::new(),
             commit_interval: COMMIT_INTERVAL,
+            pull_limits: PullLimits::default(),
             cluster_id: None,
             processed: Arc::default(),
             clocks: Arc::default(),
@@ -122,6 +124,11 @@ impl Evidence {
     /// Sets how often actives log what they have changed; `None`: as ksqlDB does by default.
     pub fn set_commit_interval(&mut self, interval: Option<Duration>) {
         self.commit_interval = interval.unwrap_or(COMMIT_INTERVAL);
+    }
+
+    /// Sets what the local server allows itself of pull queries.
+    pub fn set_pull_limits(&mut self, limits: PullLimits) {
+        self.pull_limits = limits;
     }
 
     /// Sets which cluster this is.
@@ -294,6 +301,7 @@ impl Evidence {
             made: now,
             hosts: self.hosts.iter().map(|host| host.view(self.draining, self.settings.liveness.window, now)).collect(),
             draining: self.draining,
+            pull_limits: self.pull_limits,
             tables: Arc::clone(&self.tables),
             passed_through: Arc::clone(&self.passed_through),
             topics: Arc::clone(&self.topics),

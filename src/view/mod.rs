@@ -34,7 +34,7 @@ pub use placement::Role;
 pub use published::{OwnObservation, Published};
 pub use settings::{TYPE_PREFIX, forget_bound, keep_bound, read_bound};
 pub use slot::{ReplicaView, SlotView};
-pub use snapshot::{ClusterView, Processed, Told};
+pub use snapshot::{ClusterView, Processed, PullLimits, Told};
 pub use status::{
     ClusterStatus, HostStatus, HostStoreLags, Members, Position, QueryPlacement, StoreLags, Text, TopicPartition,
 };

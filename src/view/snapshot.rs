@@ -35,12 +35,23 @@ pub struct ClusterView {
     pub cluster_id: Option<Arc<str>>,
     /// Up to when queries have processed their input, where a request asked; by query id.
     pub processed: Arc<HashMap<String, Processed>>,
+    /// What the local server allows itself of pull queries.
+    pub pull_limits: PullLimits,
     /// Since when the own server is drained: it is about to be stopped.
     pub draining: Option<Moment>,
     /// The clocks of the other sidecars.
     pub clocks: Arc<PeerClocks>,
     /// What [`slot`](Self::slot) is read from.
     pub told: Told,
+}
+
+/// The limits of a server's own configuration; `None` where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PullLimits {
+    /// `ksql.query.pull.max.qps`.
+    pub queries_per_second: Option<u64>,
+    /// `ksql.query.pull.max.concurrent.requests`.
+    pub concurrent: Option<u64>,
 }
 
 /// All input of a query that was there at `asked` had been processed, and its changes logged, by `done`.

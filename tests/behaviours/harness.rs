@@ -12,8 +12,8 @@ use ksqldb_sidecar::partition::{KeySchema, Partitions};
 use ksqldb_sidecar::proxy::{Proxy, Settings};
 use ksqldb_sidecar::telemetry::Metrics;
 use ksqldb_sidecar::view::{
-    Catalogue, ClusterStatus, Evidence, HostSpec, HostState, Interval, LivenessSettings, Moment, Observation, Probe,
-    Published, ServerVersion, TableInfo,
+    Catalogue, ClusterStatus, ClusterView, Evidence, HostSpec, HostState, Interval, LivenessSettings, Moment,
+    Observation, Probe, Published, PullLimits, ServerVersion, TableInfo,
 };
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -178,6 +178,7 @@ pub struct Stage {
 
 pub fn settings() -> Settings {
     Settings {
+        concurrent_per_server: 200,
         hedge_ratio: 0.0,
         hedge_floor: Duration::from_millis(10),
         deadline: Duration::from_secs(5),
@@ -235,8 +236,21 @@ impl Stage {
     /// Makes the proxy believe in these servers: the first is local and active from now on.
     pub fn see(&self, fakes: &[&Fake]) {
         let (now, addresses) = (self.clock.now(), fakes.iter().map(|fake| fake.address).collect::<Vec<_>>());
-        let evidence = evidence(&addresses, self.version.as_deref(), self.table.clone(), now);
+        let evidence = evidence(&addresses, 10, self.version.as_deref(), self.table.clone(), now);
         self.published.publish(evidence.view(now));
+    }
+
+    /// Makes the proxy believe that the standbys have all that the active has.
+    pub fn tie(&self, fakes: &[&Fake]) {
+        let (now, addresses) = (self.clock.now(), fakes.iter().map(|fake| fake.address).collect::<Vec<_>>());
+        let evidence = evidence(&addresses, 0, self.version.as_deref(), self.table.clone(), now);
+        self.published.publish(evidence.view(now));
+    }
+
+    /// Makes the proxy believe that the local server has set itself these limits.
+    pub fn limit(&self, pull_limits: PullLimits) {
+        let view = (*self.published.load()).clone();
+        self.published.publish(ClusterView { pull_limits, ..view });
     }
 
     /// Makes the proxy believe that of the servers last seen only these are alive.
@@ -288,7 +302,7 @@ pub fn table(key: &str) -> TableInfo {
     }
 }
 
-fn evidence(addresses: &[SocketAddr], version: Option<&str>, table: TableInfo, now: Moment) -> Evidence {
+fn evidence(addresses: &[SocketAddr], behind: usize, version: Option<&str>, table: TableInfo, now: Moment) -> Evidence {
     let liveness = LivenessSettings { missed_threshold: 2, received_threshold: 1, window: Duration::from_secs(2) };
     let settings = ksqldb_sidecar::view::Settings { liveness, max_report_age: Duration::from_secs(60) };
     let mut evidence = Evidence::new(settings);
@@ -301,7 +315,8 @@ fn evidence(addresses: &[SocketAddr], version: Option<&str>, table: TableInfo, n
     evidence.set_standby_reads(Some(true));
     evidence.set_cluster_id("kafka/ksql");
     evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], ..Catalogue::default() }));
-    let hosts: Vec<String> = addresses.iter().enumerate().map(|(place, address)| status(place, address)).collect();
+    let hosts: Vec<String> =
+        addresses.iter().enumerate().map(|(place, address)| status(place, behind, address)).collect();
     let body = format!("{{\"clusterStatus\":{{{}}}}}", hosts.join(","));
     let status = ClusterStatus::parse(body.as_bytes()).unwrap();
     for address in addresses {
@@ -316,10 +331,10 @@ fn evidence(addresses: &[SocketAddr], version: Option<&str>, table: TableInfo, n
     evidence
 }
 
-fn status(place: usize, address: &SocketAddr) -> String {
+fn status(place: usize, behind: usize, address: &SocketAddr) -> String {
     let held = r#"[{"topic":"s","partition":0}]"#;
     let (active, standby) = if place == 0 { (held, "[]") } else { ("[]", held) };
-    let current = 100 - 10 * place;
+    let current = 100 - behind * place;
     format!(
         r#""{address}":{{"hostAlive":true,"lastStatusUpdateMs":1,"activeStandbyPerQuery":{{"CTAS_T_1":{{"activePartitions":{active},"standByPartitions":{standby}}}}},"hostStoreLags":{{"stateStoreLags":{{"CTAS_T_1#Aggregate-Aggregate-Materialize":{{"lagByPartition":{{"0":{{"currentOffsetPosition":{current},"endOffsetPosition":100,"offsetLag":0}}}},"size":1}}}},"updateTimeMs":1000}}}}"#
     )

@@ -6,6 +6,7 @@ mod harness;
 mod proofs;
 mod races;
 mod streams;
+mod survival;
 
 use self::harness::{Fake, Reply, Stage, settings};
 use ksqldb_sidecar::proxy::Settings;

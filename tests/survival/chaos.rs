@@ -233,8 +233,10 @@ async fn read(address: SocketAddr, admin: Option<SocketAddr>, place: usize, ende
         met.reads += 1;
         if let (Ok((_, id)), Some(admin)) = (&outcome, admin.filter(|_| took > SLOW)) {
             let at = started.elapsed().as_millis();
-            let why =
-                client.get(format!("http://{admin}/decisions?id={id}")).send().await.unwrap().text().await.unwrap();
+            let told = client.get(format!("http://{admin}/decisions?id={id}")).send().await.unwrap();
+            let told: Value = serde_json::from_str(&told.text().await.unwrap()).unwrap();
+            let (met_there, because) = (&told["decisions"][0]["met"], &told["decisions"][0]["because"]);
+            let why = format!("{because}, after {met_there}");
             met.slow.push(format!("{} ms, {at} ms after the start, at reader {place}: {why}", took.as_millis()));
         }
         match outcome.map(|(rows, _)| rows) {
