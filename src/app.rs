@@ -14,6 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// How long requests wait for the first server to become known.
+const FIRST_VIEW: Duration = Duration::from_secs(2);
+
+/// How long idle connections of clients stay open when the end has begun: longer than a request takes to arrive.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// A running sidecar; several can run in one process.
 #[derive(Debug)]
 pub struct Sidecar {
@@ -61,21 +67,24 @@ impl Sidecar {
     pub async fn start(config: Config) -> Result<Sidecar, StartError> {
         install_crypto();
         let (clock, metrics, published) = (Clock::start(), Arc::new(Metrics::new()?), Arc::<Published>::default());
-        let bound = |address, key, connections| {
+        let bound = |address, key, linger, connections| {
             let settings = ServerSettings {
                 max_connections: config.listen.max_connections,
                 max_head_bytes: u32::try_from(config.listen.max_header_bytes.bytes()).unwrap_or(u32::MAX),
                 head_timeout: config.listen.header_timeout,
                 max_upgrade_body_bytes: config.listen.max_inspected_body.bytes(),
+                linger,
+                reuse_port: config.listen.reuse_port,
                 connections,
                 ..ServerSettings::default()
             };
             let bind = Server::bind(address, settings).and_then(|server| Ok((server.local_addr()?, server)));
             bind.map_err(|cause| StartError::Bind { address, key, cause })
         };
+        let linger = LINGER.min(config.shutdown.grace / 2);
         let (client, client_port) =
-            bound(config.listen.client, "listen.client", Some(metrics.client_connections.clone()))?;
-        let (admin_addr, admin_port) = bound(config.listen.admin, "listen.admin", None)?;
+            bound(config.listen.client, "listen.client", linger, Some(metrics.client_connections.clone()))?;
+        let (admin_addr, admin_port) = bound(config.listen.admin, "listen.admin", Duration::ZERO, None)?;
         let recent = Arc::new(Recent::new(config.log.decisions));
         let incarnation = rand::random::<u64>();
         let name = format!("{incarnation:016x}");
@@ -101,7 +110,13 @@ impl Sidecar {
             (Arc::clone(&metrics), recent),
             incarnation,
         );
-        tokio::spawn(client_port.serve(Arc::new(proxy), drain.signal()));
+        // until a server is known, connections wait in the kernel's queue
+        let (mut changes, known, signal) = (published.changes(), Arc::clone(&published), drain.signal());
+        tokio::spawn(async move {
+            let some_server = async { while known.load().hosts.is_empty() && changes.changed().await.is_ok() {} };
+            let _ = tokio::time::timeout(FIRST_VIEW, some_server).await; // then requests are told that there is none
+            client_port.serve(Arc::new(proxy), signal).await;
+        });
         let grace = config.shutdown.grace;
         Ok(Sidecar { client, admin_addr, admin, published, metrics, drain, admin_drain, control: stop, loops, grace })
     }

@@ -13,6 +13,8 @@ pub struct Listen {
     pub client: SocketAddr,
     /// Where peers, Prometheus and the kubelet connect.
     pub admin: SocketAddr,
+    /// Whether another sidecar may listen on the same ports, to take over from this one.
+    pub reuse_port: bool,
     /// Threads that serve requests and run the control loops.
     pub workers: usize,
     /// Most connections open on the client port at once.

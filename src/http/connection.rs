@@ -6,10 +6,11 @@ use super::handler::{ConnectionInfo, Handler, ServerSettings};
 use super::rewind::Rewind;
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::rt::{Read, ReadBuf, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -66,7 +67,7 @@ impl<H: Handler> Serving<H> {
     where
         I: Read + Write + Unpin + Send + 'static,
     {
-        let head_bytes = self.settings.max_head_bytes as usize;
+        let (head_bytes, linger) = (self.settings.max_head_bytes as usize, self.settings.linger);
         let info = self.info.clone();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -82,7 +83,7 @@ impl<H: Handler> Serving<H> {
                 }),
             )
             .with_upgrades();
-        until_done(connection, &info, |connection| connection.graceful_shutdown()).await;
+        until_done(connection, &info, linger, |connection| connection.graceful_shutdown()).await;
     }
 
     async fn answer_http1(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
@@ -93,7 +94,11 @@ impl<H: Handler> Serving<H> {
                 Err(request) => *request,
             },
         };
-        self.answer(request).await
+        let mut response = self.answer(request).await;
+        if self.info.drain().is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 
     /// Serves HTTP/2; `exchange` may put another request in the place of one that came.
@@ -123,7 +128,8 @@ impl<H: Handler> Serving<H> {
                 async move { Ok::<_, Infallible>(serving.answer(request).await) }
             }),
         );
-        until_done(connection, &info, |connection| connection.graceful_shutdown()).await;
+        // GOAWAY tells a client which of its requests were taken
+        until_done(connection, &info, Duration::ZERO, |connection| connection.graceful_shutdown()).await;
     }
 
     /// Not an `async fn`: that would hold the request twice, and every request's future is moved.
@@ -138,8 +144,9 @@ impl<H: Handler> Serving<H> {
     }
 }
 
-/// Drives a connection to its end; `shut_down` makes it close as soon as the requests on it are answered.
-async fn until_done<C>(connection: C, info: &ConnectionInfo, shut_down: impl FnOnce(Pin<&mut C>))
+/// Drives a connection to its end; `shut_down` makes it close as soon as the requests on it are answered, and is called
+/// `linger` after the end has begun.
+async fn until_done<C>(connection: C, info: &ConnectionInfo, linger: Duration, shut_down: impl FnOnce(Pin<&mut C>))
 where
     C: Future<Output = hyper::Result<()>>,
 {
@@ -147,7 +154,10 @@ where
     let ended = tokio::select! {
         biased; // a request that has come with the connection is begun, and then counts as under way
         ended = connection.as_mut() => ended,
-        () = info.drain().draining() => {
+        () = async {
+            info.drain().draining().await;
+            tokio::time::sleep(linger).await;
+        } => {
             shut_down(connection.as_mut());
             connection.await
         }

@@ -32,6 +32,11 @@ pub struct ServerSettings {
     /// Largest body of an `Upgrade: h2c` request that is upgraded, as it is held in memory; a larger one is served as
     /// HTTP/1.1. Default 1 MiB.
     pub max_upgrade_body_bytes: usize,
+    /// How long an idle HTTP/1.1 connection stays open when the end has begun, so that a client that is just sending its next
+    /// request gets an answer, and with it the word to close, instead of a broken connection. Default none.
+    pub linger: Duration,
+    /// Whether another process may listen on the same port, to take over from this one. Default no.
+    pub reuse_port: bool,
     /// Where open connections are counted. Default nowhere.
     pub connections: Option<IntGauge>,
 }
@@ -47,6 +52,8 @@ impl Default for ServerSettings {
             max_streams: 200,
             http2_ping: None,
             max_upgrade_body_bytes: 1024 * 1024,
+            linger: Duration::ZERO,
+            reuse_port: false,
             connections: None,
         }
     }

@@ -34,6 +34,7 @@ impl Server {
     pub fn bind(address: SocketAddr, settings: ServerSettings) -> io::Result<Server> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
+        socket.set_reuseport(settings.reuse_port)?;
         socket.bind(address)?;
         let listener = socket.listen(settings.backlog)?;
         let slots = Arc::new(Semaphore::new(settings.max_connections.clamp(1, Semaphore::MAX_PERMITS)));

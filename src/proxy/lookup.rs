@@ -8,7 +8,7 @@ use super::race::{Doubt, Finish, Hedge, Rules, Settled, Step, race};
 use super::reply::Served;
 use super::request::QueryRequest;
 use super::stores::Store;
-use super::trail::Trail;
+use super::trail::{Next, Trail};
 use super::{Proxy, versions};
 use crate::error::ProxyError;
 use crate::route::{Candidate, Key, Located, Plan, Preference, Rejected, Traffic, key_literals, native_order, plan};
@@ -23,6 +23,9 @@ use tokio::sync::watch;
 /// First and longest pause between two rounds of attempts, while nothing changes that would change the plan. Stores are
 /// closed for 60 to 300 ms by a rebalance; the retry budget, not the pause, keeps many requests from a storm.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(150));
+
+/// Longest such pause while nothing but servers that are down is met.
+const SERVER_PAUSE: Duration = Duration::from_millis(800);
 
 /// Servers that are given the plain request after all replicas: the local one, and another in case that one hangs.
 const NATIVE_STEPS: usize = 2;
@@ -131,15 +134,17 @@ impl Proxy {
                 Finish::Exhausted if !trail.may_pass() || self.clock.now() >= give_up => break,
                 Finish::Exhausted => {
                     self.ask(Ask::RefreshCatalogue);
-                    if trail.waits_for_report() {
-                        pause = give_up.since(self.clock.now());
-                    }
+                    let wait = match trail.end_round() {
+                        Next::Store => pause.min(PAUSE.1),
+                        Next::Server => pause,
+                        Next::Report => give_up.since(self.clock.now()),
+                    };
                     tokio::select! {
                         () = self.another_plan(&lookup, &plan, &mut changes) => {}
-                        () = tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..=1.0))) => {}
+                        () = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..=1.0))) => {}
                         () = tokio::time::sleep_until(deadline) => break,
                     }
-                    pause = (pause * 2).min(PAUSE.1);
+                    pause = (pause * 2).min(SERVER_PAUSE);
                 }
             }
         }

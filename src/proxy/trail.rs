@@ -9,6 +9,17 @@ use crate::view::HostName;
 use std::fmt::Write;
 use std::sync::Arc;
 
+/// What may make the next round of attempts a better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A store that is closed for a moment opens.
+    Store,
+    /// An empty answer was not believed: a report shows that its replica holds everything.
+    Report,
+    /// A server comes back.
+    Server,
+}
+
 /// The attempts of one request so far.
 #[derive(Debug)]
 pub(super) struct Trail {
@@ -114,10 +125,13 @@ impl Trail {
         self.only_limits.take() == Some(true)
     }
 
-    /// Ends a round of attempts; tells whether the next is worth nothing before another report: an empty answer was not
-    /// believed, and no replica was met that may give another one in a moment.
-    pub fn waits_for_report(&mut self) -> bool {
-        self.doubt == Some(Doubt::Behind) && !std::mem::take(&mut self.passes)
+    /// Ends a round of attempts; tells what the next one waits for.
+    pub fn end_round(&mut self) -> Next {
+        match (std::mem::take(&mut self.passes), self.doubt) {
+            (true, _) => Next::Store,
+            (false, Some(Doubt::Behind)) => Next::Report,
+            (false, _) => Next::Server,
+        }
     }
 
     /// The last error that a server gave, and which server; for the client if nothing better comes.

@@ -82,18 +82,23 @@ pub async fn sidecars(servers: &[String], more: &[(&str, &str)]) -> Vec<Sidecar>
             ("PEERS__DISCOVERY", "static".to_owned()),
             ("PEERS__STATIC", format!("[{}]", peers.join(", "))),
         ];
-        let more = more.iter().map(|(key, value)| (*key, (*value).to_owned()));
-        let environment =
-            set.into_iter().chain(more).map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), value.into()));
-        let options = LoadOptions { environment: environment.collect(), ..LoadOptions::default() };
-        all.push(Sidecar::start(Config::load(options).unwrap()).await.unwrap());
+        let more = more.iter().copied();
+        let set: Vec<(&str, &str)> = set.iter().map(|(key, value)| (*key, value.as_str())).chain(more).collect();
+        all.push(sidecar(&set).await);
     }
     all
 }
 
+/// A sidecar with these settings.
+pub async fn sidecar(set: &[(&str, &str)]) -> Sidecar {
+    let environment = set.iter().map(|(key, value)| (format!("KSQLDB_SIDECAR__{key}"), (*value).into()));
+    let options = LoadOptions { environment: environment.collect(), ..LoadOptions::default() };
+    Sidecar::start(Config::load(options).unwrap()).await.unwrap()
+}
+
 /// An address that will still be free in a moment: connections leave from 127.0.0.1 and take ports there meanwhile, so it is
 /// another of the loopback's, where the system has more than that.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     let [a, b, c] = rand::random::<[u8; 3]>();
     let bound = std::net::TcpListener::bind((Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254)), 0));
     let bound = bound.or_else(|_| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));

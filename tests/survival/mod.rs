@@ -3,3 +3,4 @@
 mod chaos;
 mod drain;
 mod process;
+mod restart;
