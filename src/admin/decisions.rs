@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn each_filter_leaves_what_it_names() {
         let recent = Recent::new(10);
-        recent.note(decision("lookup", "A", "one:1", "ok"));
-        recent.note(decision("pull", "B", "two:2", "ok"));
-        recent.note(decision("lookup", "B", "two:2", "exhausted"));
+        recent.note(decision("lookup", "A", "one:1", "ok"), true);
+        recent.note(decision("pull", "B", "two:2", "ok"), true);
+        recent.note(decision("lookup", "B", "two:2", "exhausted"), true);
         let numbers = |query: &str| {
             let answer = answer(&recent, query).unwrap();
             let list = answer["decisions"].as_array().unwrap().clone();

@@ -134,11 +134,11 @@ impl Proxy {
         for budget in [&self.budget, &self.hedges] {
             budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
         }
-        let story = Story::new(self.recent.keeps_decisions());
+        let story = Story::new(record.story.is_kept());
         let mut trail = Trail::new(view.hosts.len(), story, Arc::clone(&self.metrics));
         let answered = match locate(&statement, &view) {
             Ok(located) => {
-                record.locate(&located.table.name, located.partition);
+                record.locate(&located.table, located.partition);
                 let _entered = self.enter(&view, self.clock.now())?;
                 let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
                 Box::pin(self.lookup(lookup, &mut trail)).await

@@ -6,7 +6,7 @@ use super::trail::Trail;
 use crate::http::{Body, BodyEnd};
 use crate::partition::Partition;
 use crate::telemetry::{AccessRecord, Counted, Decision, Metrics, Recent};
-use crate::view::HostName;
+use crate::view::{HostName, TableInfo};
 use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(super) struct Record {
     target: Option<(String, String)>,
     class: &'static str,
     in_flight: Counted,
-    table: Option<(Arc<str>, Partition)>,
+    table: Option<(Arc<TableInfo>, Partition)>,
     pub served_by: Option<HostName>,
     pub lag: Option<u64>,
     pub age: Option<Duration>,
@@ -61,7 +61,7 @@ impl Record {
             age: None,
             attempts: 0,
             refused: None,
-            story: Story::new(recent.keeps_decisions()),
+            story: Story::new(recent.takes()),
             met: Vec::new(),
             metrics,
             recent,
@@ -74,11 +74,9 @@ impl Record {
         self.in_flight = Counted::in_gauge(self.metrics.requests_in_flight.with([class]));
     }
 
-    /// Notes the table and partition of a lookup, where records are logged or decisions kept.
-    pub fn locate(&mut self, table: &str, partition: Partition) {
-        if self.target.is_some() || self.recent.keeps_decisions() {
-            self.table = Some((table.into(), partition));
-        }
+    /// Notes the table and partition of a lookup.
+    pub fn locate(&mut self, table: &Arc<TableInfo>, partition: Partition) {
+        self.table = Some((Arc::clone(table), partition));
     }
 
     /// Takes over what happened to a pull query.
@@ -119,7 +117,7 @@ impl Record {
                 method,
                 path,
                 class: Some(self.class),
-                table: self.table.as_ref().map(|(table, _)| &**table),
+                table: self.table.as_ref().map(|(table, _)| table.name.as_str()),
                 partition: self.table.as_ref().map(|(_, partition)| *partition),
                 served_by: self.served_by.as_deref(),
                 lag: self.lag,
@@ -132,12 +130,14 @@ impl Record {
             };
             record.log();
         }
-        self.recent.note(Decision {
+        // an ordinary one among many is only counted
+        let told = self.story.is_kept() || !self.met.is_empty() || status.is_server_error();
+        let decision = Decision {
             at: SystemTime::now(),
-            request_id: self.id.as_str().into(),
+            request_id: if told { self.id.as_str().into() } else { Box::default() },
             client: self.client,
             class: (self.class != NO_STATEMENT).then_some(self.class),
-            slot: self.table,
+            slot: self.table.filter(|_| told).map(|(table, partition)| (table.name.as_str().into(), partition)),
             why: self.story.why,
             bounds: self.story.bounds,
             replicas: self.story.replicas,
@@ -150,6 +150,7 @@ impl Record {
             status: status.as_u16(),
             duration,
             outcome,
-        });
+        };
+        self.recent.note(decision, told);
     }
 }

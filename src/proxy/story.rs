@@ -19,6 +19,8 @@ pub(super) const PUSH: Why =
 pub(super) struct Story {
     /// Whether plans are kept at all.
     kept: bool,
+    /// Whether a plan was made before.
+    asked: bool,
     pub why: Why,
     pub bounds: Option<Kept>,
     pub replicas: Vec<Considered>,
@@ -28,7 +30,12 @@ pub(super) struct Story {
 impl Story {
     /// Nothing is decided yet; plans are noted only if they are `kept`.
     pub fn new(kept: bool) -> Self {
-        Story { kept, why: UNTOUCHED, bounds: None, replicas: Vec::new(), waited: None }
+        Story { kept, asked: false, why: UNTOUCHED, bounds: None, replicas: Vec::new(), waited: None }
+    }
+
+    /// Whether plans are kept.
+    pub fn is_kept(&self) -> bool {
+        self.kept
     }
 
     /// Notes that the servers route it.
@@ -45,9 +52,10 @@ impl Story {
 
     /// Notes a plan in place of the one before.
     pub fn planned(&mut self, plan: &Plan, view: &ClusterView) {
-        if !self.kept {
+        if !self.kept && !std::mem::replace(&mut self.asked, true) {
             return;
         }
+        self.kept = true; // it is asked again, and so worth telling of
         self.why = match plan.candidates.first() {
             Some(first) => Why { label: first.preference.as_str(), meaning: first.preference.describe() },
             None if plan.native => {

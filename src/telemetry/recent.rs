@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -111,8 +112,13 @@ pub struct Second {
 #[derive(Debug, Default)]
 pub struct Recent {
     most: usize,
+    /// Seconds since 1970, and how many decisions were taken in that second.
+    taken: (AtomicU64, AtomicU32),
     inner: Mutex<Inner>,
 }
+
+/// Ordinary decisions that are taken each second: of more, the last ones would be of the last milliseconds.
+const TAKEN_EACH_SECOND: u32 = 100;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -137,12 +143,21 @@ impl Decision {
 impl Recent {
     /// Keeps up to `most` decisions.
     pub fn new(most: usize) -> Self {
-        Recent { most, inner: Mutex::default() }
+        Recent { most, ..Recent::default() }
     }
 
-    /// Whether decisions are kept, so that their parts need not be gathered for nothing.
-    pub fn keeps_decisions(&self) -> bool {
-        self.most > 0
+    /// Whether a request that begins now is to be told of whatever becomes of it. Else its parts need not be gathered; one
+    /// that fails or is asked again is told of all the same.
+    pub fn takes(&self) -> bool {
+        if self.most == 0 {
+            return false;
+        }
+        let (second, taken) = &self.taken;
+        let now = second_of(SystemTime::now());
+        if second.swap(now, Ordering::Relaxed) != now {
+            taken.store(0, Ordering::Relaxed);
+        }
+        taken.fetch_add(1, Ordering::Relaxed) < TAKEN_EACH_SECOND
     }
 
     /// The most decisions that are kept.
@@ -150,14 +165,14 @@ impl Recent {
         self.most
     }
 
-    /// Takes in a request that has ended.
-    pub fn note(&self, decision: Decision) {
+    /// Takes in a request that has ended, and lists it if it is to be `told` of.
+    pub fn note(&self, decision: Decision, told: bool) {
         let (at, again) = (second_of(decision.at), decision.attempts.saturating_sub(1));
         let failed = u32::from(decision.is_failure());
         let pulled = matches!(decision.class, Some(class) if class != "push" && class != "other" && class != "unsure");
         let took = if pulled { decision.duration } else { Duration::ZERO };
         let (lag, age) = (decision.lag.unwrap_or(0), decision.age.unwrap_or(Duration::ZERO));
-        let listed = (self.most > 0 && decision.is_listed()).then(|| Arc::new(decision));
+        let listed = (self.most > 0 && told && decision.is_listed()).then(|| Arc::new(decision));
         let mut inner = self.lock();
         let second = inner.second(at);
         second.requests = second.requests.saturating_add(1);
@@ -241,7 +256,7 @@ mod tests {
     #[test]
     fn the_last_ones_are_kept_newest_first() {
         let recent = Recent::new(3);
-        (1..=5).for_each(|second| recent.note(decision(second, Some("lookup"), 200)));
+        (1..=5).for_each(|second| recent.note(decision(second, Some("lookup"), 200), true));
         let numbers = |after| recent.decisions_after(after).iter().map(|(number, _)| *number).collect::<Vec<_>>();
         assert_eq!(numbers(0), [5, 4, 3]);
         assert_eq!(numbers(4), [5]);
@@ -252,8 +267,8 @@ mod tests {
     #[test]
     fn what_is_no_query_is_listed_only_if_it_failed() {
         let recent = Recent::new(9);
-        recent.note(decision(1, None, 200));
-        recent.note(decision(2, None, 503));
+        recent.note(decision(1, None, 200), true);
+        recent.note(decision(2, None, 503), true);
         let listed = recent.decisions_after(0);
         assert_eq!(listed.len(), 1);
         assert_eq!(listed[0].1.status, 503);
@@ -263,16 +278,23 @@ mod tests {
     #[test]
     fn seconds_are_summed_and_only_the_last_minutes_kept() {
         let recent = Recent::new(0);
-        recent.note(decision(7, Some("lookup"), 200));
-        recent.note(decision(7, Some("lookup"), 503));
-        recent.note(decision(6, Some("lookup"), 200)); // the clock was set back
+        recent.note(decision(7, Some("lookup"), 200), true);
+        recent.note(decision(7, Some("lookup"), 503), true);
+        recent.note(decision(6, Some("lookup"), 200), true); // the clock was set back
         let ms = Duration::from_millis;
         let expected = Second { at: 7, requests: 3, failed: 1, again: 3, slowest: ms(7), lag: 7, age: ms(70) };
         assert_eq!(recent.seconds_from(0), [expected]);
-        (100..100 + SECONDS as u64).for_each(|second| recent.note(decision(second, Some("push"), 200)));
+        (100..100 + SECONDS as u64).for_each(|second| recent.note(decision(second, Some("push"), 200), true));
         assert_eq!(recent.seconds_from(0).len(), SECONDS);
         assert_eq!(recent.seconds_from(0)[0].at, 100);
         assert_eq!(recent.seconds_from(0)[0].slowest, Duration::ZERO, "a stream is not slow because it lasts");
-        assert!(recent.decisions_after(0).is_empty() && !recent.keeps_decisions());
+        assert!(recent.decisions_after(0).is_empty() && !recent.takes());
+    }
+
+    #[test]
+    fn of_many_requests_in_a_second_some_are_taken() {
+        let recent = Recent::new(9);
+        let taken = (0..10_000).filter(|_| recent.takes()).count();
+        assert!((100..=300).contains(&taken), "{taken} in a moment that may touch two or three seconds");
     }
 }

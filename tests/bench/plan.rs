@@ -101,7 +101,7 @@ fn benches(criterion: &mut Criterion) {
     });
     criterion.bench_function("make a view", |bencher| bencher.iter(|| black_box(known.view(NOW))));
     let (recent, host) = (Recent::new(100), Arc::<str>::from("ksql-1:8088"));
-    criterion.bench_function("keep a decision", |bencher| bencher.iter(|| recent.note(decision(&host))));
+    criterion.bench_function("keep a decision", |bencher| bencher.iter(|| recent.note(decision(&host), true)));
 }
 
 /// What a lookup with three replicas leaves behind.
