@@ -166,6 +166,9 @@ pub struct DrainArgs {
     /// How long to wait until the server may be stopped, up to 10m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
     pub wait: Duration,
+    /// Do not end sooner than this, so that clients elsewhere have time to notice
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub at_least: Duration,
     /// Only tell whether it would be safe now
     #[arg(long, conflicts_with = "end")]
     pub ready: bool,

@@ -3,7 +3,7 @@
 use super::DrainArgs;
 use std::error::Error;
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How much longer than its own wait the sidecar may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -13,9 +13,11 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// # Errors
 /// When the sidecar cannot be asked, or the server must not be stopped yet.
 pub fn drain(args: &DrainArgs, mut output: impl Write) -> Result<(), Box<dyn Error>> {
+    let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (ok, answer) = runtime.block_on(ask(args)).map_err(|error| format!("{}: {error}", args.admin))?;
     writeln!(output, "{answer}")?;
+    std::thread::sleep(args.at_least.saturating_sub(begun.elapsed()));
     match ok {
         true => Ok(()),
         false => Err("the server must not be stopped yet; the answer above says what speaks against it".into()),

@@ -8,7 +8,7 @@ use super::request::QueryRequest;
 use crate::http::{Body, HttpVersion, Pool, ReadBody, Reuse, SendError, read_up_to};
 use crate::route::{Retry, Verdict, read_error, read_error_row};
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, RETRY_AFTER};
 use http::response::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -77,6 +77,12 @@ impl Answer {
         self.body.at_hand()
     }
 
+    /// How long the server asks to be left alone.
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.head.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+        Some(Duration::from_secs(seconds))
+    }
+
     /// The response for the client.
     pub fn into_response(self) -> Response<Body> {
         Response::from_parts(self.head, self.body)
@@ -85,6 +91,9 @@ impl Answer {
 
 /// Largest error answer that is read for its words; more is an answer of no known form.
 const ERROR_BYTES: usize = 64 * 1024;
+
+/// Longest time for which a server is asked last because it says so itself.
+const LONGEST_SHUNNED: Duration = Duration::from_secs(30);
 
 /// Sends one request and reads the answer to its end, or to `hold` bytes of it.
 ///
@@ -144,7 +153,12 @@ impl Proxy {
         };
         match &exchanged {
             Exchange::Failed(failure) => self.note_failure(host, *failure),
-            Exchange::Retry(retry, _) => self.note_retry(host, *retry),
+            Exchange::Retry(retry, answer) => {
+                self.note_retry(host, *retry);
+                if let Some(span) = answer.retry_after() {
+                    host.shun_for(span.min(LONGEST_SHUNNED), self.clock.now());
+                }
+            }
             Exchange::Rows(_) | Exchange::Empty(_) | Exchange::Final(_) => host.heard(self.clock.now()),
         }
         exchanged

@@ -149,7 +149,12 @@ impl Host {
 
     /// Notes that the server called itself unfit.
     pub fn shun(&self, now: Moment) {
-        self.shunned_until.store(stamp(now + SHUNNED), Ordering::Relaxed);
+        self.shun_for(SHUNNED, now);
+    }
+
+    /// Asks it last for so long.
+    pub fn shun_for(&self, span: Duration, now: Moment) {
+        self.shunned_until.fetch_max(stamp(now + span), Ordering::Relaxed);
     }
 
     /// Notes that an attempt exceeded its limit.

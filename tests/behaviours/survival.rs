@@ -132,3 +132,20 @@ async fn a_client_may_ask_for_an_answer_sooner_than_the_configuration_does() {
         assert_eq!(response.status(), 503, "{statement}");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_asks_to_be_left_alone_is_asked_last_meanwhile() {
+    let limit = r#"{"@type":"generic_error","error_code":42900,"message":"Host is at rate limit for pull queries. Currently set to 1 qps."}"#;
+    let busy = Fake::streaming(move |_: http::Request<ksqldb_sidecar::http::Body>, _| async move {
+        let answer = http::Response::builder().status(429).header("Retry-After", "20");
+        answer.body(ksqldb_sidecar::http::Body::full(limit)).unwrap()
+    });
+    let other = good();
+    let stage = Stage::set(&[&busy, &other], Some("0.29.0"), "K STRING");
+    for reads in 1..=3 {
+        let response = stage.request("/query", serde_json::json!({"ksql": LOOKUP}).to_string()).send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let attempts = if reads == 1 { "2" } else { "1" };
+        assert_eq!(response.headers()["x-ksqldb-sidecar-attempts"], attempts, "read {reads}");
+    }
+}

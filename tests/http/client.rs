@@ -173,3 +173,25 @@ async fn a_body_larger_than_the_limit_is_forwarded_whole_with_its_trailers() {
         assert!(answer.to_bytes() == expected.as_bytes());
     }
 }
+
+#[tokio::test]
+async fn a_connection_on_which_many_streams_were_abandoned_is_retired() {
+    let running = serve(ServerSettings::default(), async |request: Request<Body>, connection: ConnectionInfo| {
+        match request.uri().path() {
+            "/never" => std::future::pending().await,
+            _ => Response::new(Body::full(connection.peer().port().to_string())),
+        }
+    });
+    let upstream = upstream(running.address);
+    let ask = |path: &'static str| {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        upstream.send(Pool::Pull, HttpVersion::Http2, Reuse::Allowed, request)
+    };
+    let first = text(within(ask("/port")).await.unwrap()).await;
+    for _ in 0..99 {
+        assert!(tokio::time::timeout(Duration::from_millis(1), ask("/never")).await.is_err());
+    }
+    assert_eq!(text(within(ask("/port")).await.unwrap()).await, first, "few may be abandoned");
+    assert!(tokio::time::timeout(Duration::from_millis(1), ask("/never")).await.is_err());
+    assert_ne!(text(within(ask("/port")).await.unwrap()).await, first);
+}

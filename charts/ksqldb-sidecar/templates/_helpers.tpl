@@ -76,8 +76,13 @@ checksum/ksqldb-sidecar: {{ include "ksqldb-sidecar.config" . | sha256sum }}
     periodSeconds: 5
   lifecycle:
     preStop:
-      sleep:
-        seconds: {{ .Values.preStopSleepSeconds }}
+      exec:
+        command:
+          - /usr/bin/ksqldb-sidecar
+          - drain
+          - --admin=http://127.0.0.1:{{ .Values.ports.admin }}
+          - --wait={{ .Values.preStopSleepSeconds }}s
+          - --at-least={{ .Values.preStopSleepSeconds }}s
   securityContext:
     runAsNonRoot: true
     runAsUser: 65532
