@@ -10,6 +10,7 @@ mod http;
 mod partition;
 mod real_cluster;
 mod replay;
+mod scatter;
 mod simulation;
 mod sql;
 mod sql_properties;

@@ -2,7 +2,8 @@
 //!
 //! [`Proxy::handle`](crate::http::Handler::handle) reads a request, has its statement classified and its key located,
 //! and sends it on its way: a lookup to the replicas of its plan (`lookup`), another pull query to a server that routes
-//! it (`native`), everything else to the local server untouched (`forward`).
+//! it (`native`) or to those that hold its partitions (`scatter`), everything else to the local server untouched
+//! (`forward`).
 
 mod answer;
 mod attempt;
@@ -23,6 +24,7 @@ mod reclaim;
 mod record;
 mod reply;
 mod request;
+mod scatter;
 mod session;
 mod settings;
 mod stores;
@@ -63,6 +65,12 @@ pub struct Settings {
     pub max_inspected_body: usize,
     /// Largest answer that is held to its end, bytes.
     pub held_answer: usize,
+    /// Whether pull queries that are no lookups are asked partition by partition.
+    pub scatter: bool,
+    /// Largest part of such an answer, bytes.
+    pub scatter_part: usize,
+    /// What all such answers under way may hold, bytes; at least one part.
+    pub scatter_memory: usize,
     pub prove_absence: bool,
     pub proofs_in_flight: usize,
     pub proof_timeout: Duration,
@@ -89,6 +97,8 @@ pub struct Proxy {
     queries: Arc<Queries>,
     budget: Mutex<Budget>,
     pull_latency: Mutex<Latency>,
+    /// Room for answers that are put together, in KiB.
+    answers: Arc<Semaphore>,
     /// Places for audits.
     audits: Arc<Semaphore>,
     /// Places for requests that wait for a fresher replica.
@@ -112,6 +122,7 @@ impl Proxy {
         let budget = Budget::new(settings.retry_budget_ratio, settings.retry_budget_per_second, clock.now());
         let prover = Prover::new(settings.proofs_in_flight, settings.proof_timeout, Arc::clone(&metrics));
         let waiting = settings.freshness.max_waiting;
+        let answers = scatter::kib(settings.scatter_memory.max(settings.scatter_part));
         Proxy {
             settings,
             clock,
@@ -123,6 +134,7 @@ impl Proxy {
             queries: Arc::default(),
             budget: Mutex::new(budget),
             pull_latency: Mutex::default(),
+            answers: Arc::new(Semaphore::new(answers as usize)),
             audits: Arc::new(Semaphore::new(audit::AT_ONCE)),
             waiting: Semaphore::new(waiting),
             incarnation,

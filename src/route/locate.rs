@@ -46,8 +46,8 @@ pub enum PassReason {
     AnswerTooLarge,
     /// `requests.scatter_memory` is taken by other answers.
     MemoryTaken,
-    /// A row came from a partition that its key does not belong to.
-    MisplacedRow,
+    /// A part took longer than `requests.deadline`.
+    TooSlow,
 }
 
 impl PassReason {
@@ -68,7 +68,7 @@ impl PassReason {
             PassReason::FormatNotMerged => "format_not_merged",
             PassReason::AnswerTooLarge => "answer_too_large",
             PassReason::MemoryTaken => "memory_taken",
-            PassReason::MisplacedRow => "misplaced_row",
+            PassReason::TooSlow => "too_slow",
         }
     }
 
@@ -88,8 +88,8 @@ impl PassReason {
             PassReason::PlacementUnknown => "a query while nobody tells which servers hold its partitions",
             PassReason::FormatNotMerged => "a query for more than one key in this format",
             PassReason::AnswerTooLarge => "a query whose answer is larger than requests.scatter_part allows",
+            PassReason::TooSlow => "a query that takes longer than requests.deadline",
             PassReason::MemoryTaken => "a query while other answers take all of requests.scatter_memory",
-            PassReason::MisplacedRow => "a query of a table whose keys are not where they belong",
         }
     }
 }
