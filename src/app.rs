@@ -85,7 +85,7 @@ impl Sidecar {
         let (asks, loops) = control.spawn(stop.clone());
 
         let (drain, admin_drain) = (Drain::new(), Drain::new());
-        let freshness = (config.freshness.clone(), config.lag.poll_interval);
+        let freshness = (config.freshness.clone(), config.lag.poll_interval, config.requests.scatter);
         let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), Arc::clone(&metrics), freshness, name);
         let admin = Arc::new(admin);
         tokio::spawn(admin_port.serve(Arc::clone(&admin), admin_drain.signal()));

@@ -34,6 +34,8 @@ pub struct Admin {
     metrics: Arc<Metrics>,
     /// The bounds of requests that set none.
     freshness: Freshness,
+    /// Whether queries that are no lookups are asked partition by partition.
+    scatters: bool,
     lag_poll_interval: Duration,
     /// This sidecar's incarnation, told to peers.
     incarnation: String,
@@ -47,7 +49,7 @@ impl Admin {
         published: Arc<Published>,
         asks: mpsc::Sender<Ask>,
         metrics: Arc<Metrics>,
-        (freshness, lag_poll_interval): (Freshness, Duration),
+        (freshness, lag_poll_interval, scatters): (Freshness, Duration, bool),
         incarnation: String,
     ) -> Self {
         Admin {
@@ -56,6 +58,7 @@ impl Admin {
             asks,
             metrics,
             freshness,
+            scatters,
             lag_poll_interval,
             incarnation,
             stopping: AtomicBool::new(false),
@@ -172,7 +175,11 @@ impl Admin {
         match explain::Question::read(&bytes) {
             Ok(question) => json(
                 StatusCode::OK,
-                &question.answer(&self.published.load(), (&self.freshness, self.lag_poll_interval), self.clock.now()),
+                &question.answer(
+                    &self.published.load(),
+                    (&self.freshness, self.lag_poll_interval, self.scatters),
+                    self.clock.now(),
+                ),
             ),
             Err(problem) => refuse(StatusCode::BAD_REQUEST, problem),
         }

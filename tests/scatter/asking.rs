@@ -38,7 +38,7 @@ impl Way {
         if let Some(accept) = self.accept {
             request = request.header("Accept", accept);
         }
-        let response = request.send().await.map_err(|error| format!("no answer: {error}"))?;
+        let response = request.send().await.map_err(|error| format!("no answer: {error:?}"))?;
         let status = response.status();
         let text = response.text().await.map_err(|error| format!("broken off: {error}"))?;
         if status != 200 {

@@ -139,6 +139,12 @@ async fn ask_through_faults(seed: u64) -> Tally {
         all.in_parts += sidecar.metrics().routing_decisions.with(["scatter"]).get();
         all.passed += sidecar.metrics().routing_decisions.with(["native"]).get();
     }
+    for line in rig.sidecars.iter().flat_map(|sidecar| {
+        let text = sidecar.metrics().encode().unwrap();
+        text.lines().filter(|line| line.contains("passed_through_total{")).map(str::to_owned).collect::<Vec<_>>()
+    }) {
+        println!("{line}");
+    }
     failing.abort();
     let _ = failing.await; // it was aborted
     let Ok(rig) = Arc::try_unwrap(rig) else { panic!("the rig is still used") };
@@ -209,4 +215,82 @@ async fn fail(rig: Arc<Rig>, servers: usize, mut ticks: watch::Receiver<u64>, mu
 async fn pass(ticks: &mut watch::Receiver<u64>, queries: u64) {
     let until = *ticks.borrow_and_update() + queries;
     let _ = ticks.wait_for(|count| *count >= until).await; // the queries have ended
+}
+
+/// While keys are written to and servers come and go, a scan has every key once, and none in a state older than a bound allows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_written_to_has_every_key_once() {
+    for version in [Version::V0_29, Version::V8_0_1] {
+        let config = ClusterConfig {
+            version,
+            session_timeout: Duration::from_secs(1),
+            lag_report_interval: Duration::from_millis(200),
+            commit_interval: Duration::from_millis(100),
+            phases: Phases::default().scaled(0.1),
+            tables: vec!["TL".into()],
+            ..ClusterConfig::default()
+        };
+        let rig = Rig::with(config, &[("REQUESTS__PATIENCE", "3s")]).await;
+        let (clients, mut answered, mut refused) = (Clients::new(), 0, Vec::new());
+        let base = rig.cluster.servers()[0].url.clone();
+        let known = Way::plain().ask(&clients, &base, "SELECT K FROM TL;").await.unwrap();
+        for number in 0..90 {
+            match number {
+                10 => rig.cluster.inject(Fault::Close(1)),
+                30 => rig.cluster.inject(Fault::Crash(2)),
+                50 => [1, 2].into_iter().for_each(|server| rig.cluster.inject(Fault::Start(server))),
+                _ => {}
+            }
+            let sidecar = format!("http://{}", rig.sidecars[0].client_addr());
+            match Way::plain().ask(&clients, &sidecar, "SELECT K FROM TL;").await {
+                Ok(keys) => {
+                    assert_eq!(keys, known, "{version:?} {number}");
+                    answered += 1;
+                }
+                Err(error) => refused.push(error),
+            }
+        }
+        assert!(answered > 60, "{version:?}: {refused:#?}");
+        rig.stop().await;
+    }
+}
+
+/// Bounds hold for every partition, and the token of a scan is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_keeps_bounds_and_gives_a_token() {
+    let config = ClusterConfig {
+        commit_interval: Duration::from_millis(100),
+        tables: vec!["TL".into()],
+        ..ClusterConfig::default()
+    };
+    let rig = Rig::with(config, &[]).await;
+    // the last: it finds the sidecars of the others at once, whose reports a bound in time needs
+    let url = format!("http://{}/query", rig.sidecars[2].client_addr());
+    let client = crate::cluster::support::client();
+    let ask = async |sql: &str, header: &'static str, value: &str| {
+        let body = serde_json::json!({"ksql": sql, "streamsProperties": {}}).to_string();
+        let request = client.post(&url).header(header, value).header("X-Ksqldb-Sidecar-Wait", "9s");
+        let response = request.body(body).send().await.unwrap();
+        let headers = response.headers().clone();
+        (response.status().as_u16(), headers, response.text().await.unwrap())
+    };
+    let scan = "SELECT K, V FROM TL;";
+    for (header, value) in [
+        ("x-ksqldb-sidecar-max-staleness", "8s"),
+        ("x-ksqldb-sidecar-max-offset-lag", "500"),
+        ("x-ksqldb-sidecar-level", "active"),
+    ] {
+        let (status, headers, body) = ask(scan, header, value).await;
+        assert_eq!(status, 200, "{header}: {body}");
+        assert!(headers.contains_key("x-ksqldb-sidecar-lag") && headers.contains_key("x-ksqldb-sidecar-age"));
+    }
+    let (status, _, body) = ask(scan, "x-ksqldb-sidecar-max-staleness", "1ms").await;
+    assert!(status == 400 && body.contains("the floor is"), "{status} {body}");
+    let (_, headers, _) = ask(scan, "x-ksqldb-sidecar-level", "latest").await;
+    let token = headers["x-ksqldb-sidecar-token"].to_str().unwrap().to_owned();
+    for sql in ["SELECT V FROM TL WHERE K='k1';", scan] {
+        let (status, _, body) = ask(sql, "x-ksqldb-sidecar-token", &token).await;
+        assert_eq!(status, 200, "{sql}: {body}");
+    }
+    rig.stop().await;
 }

@@ -33,7 +33,7 @@ impl Proxy {
         loop {
             let view = self.published.load();
             let plans = self.plans(scatter, partitions, &view)?;
-            if is_unplaced(&plans) {
+            if is_unplaced(&plans, &view) {
                 return Err(Stop::Native(PassReason::PlacementUnknown));
             }
             let unmet = |(_, plan): &&(Partition, Plan)| plan.candidates.is_empty() && !plan.native;

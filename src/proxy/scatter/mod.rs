@@ -325,9 +325,10 @@ fn response(parts: &[Part], chunks: Vec<bytes::Bytes>) -> Response<Body> {
     response
 }
 
-/// Whether nothing tells which servers hold what.
-fn is_unplaced(plans: &[(Partition, Plan)]) -> bool {
-    plans.iter().any(|(_, plan)| {
-        !plan.candidates.is_empty() && plan.candidates.iter().all(|candidate| candidate.role == Role::Unplaced)
-    })
+/// Whether nothing tells which servers hold what; where servers report lags, that passes.
+fn is_unplaced(plans: &[(Partition, Plan)], view: &ClusterView) -> bool {
+    !view.lag_reporting
+        && plans.iter().any(|(_, plan)| {
+            !plan.candidates.is_empty() && plan.candidates.iter().all(|candidate| candidate.role == Role::Unplaced)
+        })
 }
