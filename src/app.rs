@@ -95,7 +95,7 @@ impl Sidecar {
         let (asks, loops) = control.spawn(stop.clone());
 
         let (drain, admin_drain) = (Drain::new(), Drain::new());
-        let freshness = (config.freshness.clone(), config.lag.poll_interval);
+        let freshness = (config.freshness.clone(), config.lag.poll_interval, config.requests.scatter);
         let telemetry = (Arc::clone(&metrics), Arc::clone(&recent));
         let admin = Admin::new(clock, Arc::clone(&published), asks.clone(), telemetry, freshness, name);
         let admin = Arc::new(admin);
@@ -181,6 +181,9 @@ fn settings(config: &Config, client: SocketAddr) -> Settings {
         retry_budget_per_second: f64::from(config.requests.retry_budget_min_per_second),
         max_inspected_body: config.listen.max_inspected_body.bytes(),
         held_answer: config.requests.held_answer.bytes(),
+        scatter: config.requests.scatter,
+        scatter_part: config.requests.scatter_part.bytes(),
+        scatter_memory: config.requests.scatter_memory.bytes(),
         prove_absence: config.absence.mode == AbsenceMode::Prove,
         proofs_in_flight: config.absence.max_in_flight,
         proof_timeout: config.absence.timeout,

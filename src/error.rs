@@ -121,3 +121,35 @@ impl ProxyError {
             .to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_may_meet_is_explained_to_them() {
+        let message = String::new;
+        let errors = [
+            ProxyError::BoundUnmet { message: message(), retry_after: Duration::ZERO },
+            ProxyError::Exhausted { message: message() },
+            ProxyError::Unproven { message: message() },
+            ProxyError::Overloaded { message: message() },
+            ProxyError::Unreachable { tried: message() },
+            ProxyError::Broken { host: message() },
+            ProxyError::InternalEndpoint,
+            ProxyError::BadDemand(message()),
+            ProxyError::BadToken { message: message(), cookie: false },
+            ProxyError::RequestBody(message()),
+        ];
+        let (guide, alerts) =
+            (include_str!("../config/README.md"), include_str!("../charts/ksqldb-sidecar/alerts.yaml"));
+        for error in errors {
+            let row = guide.lines().find(|line| line.contains(&format!("`{}`", error.label())));
+            let row = row.unwrap_or_else(|| panic!("{} is not in config/README.md", error.label()));
+            assert!(row.contains(&error.status().to_string()), "{row}");
+        }
+        for alert in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+            assert!(guide.contains(&format!("| `{alert}` |")), "{alert} is not in config/README.md");
+        }
+    }
+}

@@ -12,6 +12,7 @@ mod page;
 mod partition;
 mod real_cluster;
 mod replay;
+mod scatter;
 mod simulation;
 mod sql;
 mod sql_properties;

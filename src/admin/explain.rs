@@ -2,7 +2,7 @@
 
 use super::millis;
 use crate::config::{Freshness, InForce, Level};
-use crate::route::{Located, Options, Traffic, locate, native_order, plan};
+use crate::route::{Located, Options, Plan, Scattered, Traffic, assign, locate, native_order, plan, scattered};
 use crate::sql::classify;
 use crate::view::{ClusterView, HostIndex, Moment, ReplicaView, SlotView, TableInfo};
 use serde_json::{Map, Value, json};
@@ -56,11 +56,32 @@ impl Question {
     }
 
     /// Plans the statement on a view, as a request of this moment would be, but for what traffic has learned.
-    pub fn answer(&self, view: &ClusterView, (config, poll): (&Freshness, Duration), now: Moment) -> Value {
+    ///
+    /// `scatters` tells whether queries that are no lookups are asked partition by partition.
+    pub fn answer(
+        &self,
+        view: &ClusterView,
+        (config, poll, scatters): (&Freshness, Duration, bool),
+        now: Moment,
+    ) -> Value {
         let statement = classify(&self.statement);
         let class = statement.class.as_str();
         match locate(&statement, view) {
             Err(reason) => {
+                let reason = match scattered(&statement, view) {
+                    Ok(wanted) if scatters => {
+                        let bounds = self.bounds(&wanted.table, config);
+                        return explain_parts(class, &wanted, bounds, view, now);
+                    }
+                    Ok(_) => reason,
+                    Err(why) => {
+                        if scatters {
+                            why
+                        } else {
+                            reason
+                        }
+                    }
+                };
                 let order = native_order(view, &Traffic::default(), now);
                 let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();
                 json!({"class": class, "routed": false, "reason": reason.as_str(), "because": reason.describe(), "servers": hosts})
@@ -78,12 +99,7 @@ fn explain(
     now: Moment,
 ) -> Value {
     let slot = view.slot_with_history(&located.table, located.partition);
-    let options = Options {
-        max_offset_lag: bounds.max_offset_lag.map(|(lag, _)| lag),
-        complete_until: bounds.max_staleness.map(|(staleness, _)| now.back(staleness)),
-        level,
-        ..Options::default()
-    };
+    let options = options(&bounds, level, now);
     let plan = plan(&slot, &options, view, &Traffic::default(), now);
     let info = &located.table;
     let host = |index| numbers(&slot, view, index, now);
@@ -119,6 +135,46 @@ fn explain(
         "thenNative": plan.native,
         "viewAgeMs": millis(now.since(view.made)),
     })
+}
+
+/// Which host is asked for which partitions; what has no replica within the bounds is listed apart.
+fn explain_parts(
+    class: &str,
+    wanted: &Scattered,
+    (bounds, level): (InForce, Level),
+    view: &ClusterView,
+    now: Moment,
+) -> Value {
+    let options = options(&bounds, level, now);
+    let plan = |partition: &u32| {
+        let slot = view.slot_with_history(&wanted.table, *partition);
+        (*partition, plan(&slot, &options, view, &Traffic::default(), now))
+    };
+    let plans: Vec<(u32, Plan)> = wanted.partitions.iter().map(plan).collect();
+    let (groups, without) = assign(&plans, wanted.key_at.is_none(), |candidate| candidate.sees_absence);
+    let part = |group: &crate::route::Group| {
+        let name = view.host(group.host).map(|host| &*host.name);
+        json!({"host": name, "partitions": group.partitions()})
+    };
+    json!({
+        "class": class,
+        "routed": true,
+        "table": wanted.table.name,
+        "parts": groups.iter().map(part).collect::<Vec<_>>(),
+        "withoutReplica": without,
+        "level": level.as_str(),
+        "bounds": bounds_json(&bounds),
+        "viewAgeMs": millis(now.since(view.made)),
+    })
+}
+
+fn options(bounds: &InForce, level: Level, now: Moment) -> Options {
+    Options {
+        max_offset_lag: bounds.max_offset_lag.map(|(lag, _)| lag),
+        complete_until: bounds.max_staleness.map(|(staleness, _)| now.back(staleness)),
+        level,
+        ..Options::default()
+    }
 }
 
 fn with_reason(mut host: Map<String, Value>, (reason, because): (&str, &str)) -> Value {

@@ -54,6 +54,8 @@ struct Shown {
     recent: Arc<Recent>,
     /// The bounds of requests that set none.
     freshness: Freshness,
+    /// Whether queries that are no lookups are asked partition by partition.
+    scatters: bool,
     stopping: AtomicBool,
     /// Places for streams of events.
     streams: Arc<Semaphore>,
@@ -67,7 +69,7 @@ impl Admin {
         published: Arc<Published>,
         asks: mpsc::Sender<Ask>,
         (metrics, recent): (Arc<Metrics>, Arc<Recent>),
-        (freshness, lag_poll_interval): (Freshness, Duration),
+        (freshness, lag_poll_interval, scatters): (Freshness, Duration, bool),
         incarnation: String,
     ) -> Self {
         let shown = Shown {
@@ -75,6 +77,7 @@ impl Admin {
             published,
             recent,
             freshness,
+            scatters,
             stopping: AtomicBool::new(false),
             streams: Arc::new(Semaphore::new(events::AT_ONCE)),
             written: Mutex::default(),
@@ -236,7 +239,7 @@ impl Admin {
                 StatusCode::OK,
                 &question.answer(
                     &self.shown.published.load(),
-                    (&self.shown.freshness, self.lag_poll_interval),
+                    (&self.shown.freshness, self.lag_poll_interval, self.shown.scatters),
                     self.shown.clock.now(),
                 ),
             ),

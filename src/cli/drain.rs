@@ -1,8 +1,10 @@
 //! `ksqldb-sidecar drain`: for a preStop hook or before a restart by hand.
 
 use super::DrainArgs;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// How much longer than its own wait the sidecar may take to answer.
@@ -16,11 +18,62 @@ pub fn drain(args: &DrainArgs, mut output: impl Write) -> Result<(), Box<dyn Err
     let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (ok, answer) = runtime.block_on(ask(args)).map_err(|error| format!("{}: {error}", args.admin))?;
-    writeln!(output, "{answer}")?;
+    match serde_json::from_str::<Told>(&answer) {
+        Ok(told) => told.write(&mut output)?,
+        Err(_) => writeln!(output, "{answer}")?, // an error, or the end of a drain
+    }
     std::thread::sleep(args.at_least.saturating_sub(begun.elapsed()));
     match ok {
         true => Ok(()),
         false => Err("the server must not be stopped yet; the answer above says what speaks against it".into()),
+    }
+}
+
+/// What the admin port says of a drain.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    draining: bool,
+    drained: bool,
+    safe: bool,
+    without_current_standby: Vec<Slot>,
+    other_servers_not_live: Vec<String>,
+    sidecars_that_choose_it: Vec<String>,
+    in_flight: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Slot {
+    table: String,
+    partition: u32,
+}
+
+impl Told {
+    fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        let state = match (self.drained, self.draining, self.safe) {
+            (true, ..) => "drained: the server may be stopped",
+            (_, true, true) => "draining: it is still being asked",
+            (_, true, false) => "draining, and not safe to stop",
+            (_, false, true) => "safe to restart, not draining",
+            (_, false, false) => "not safe to restart",
+        };
+        writeln!(output, "{state}")?;
+        writeln!(output, "  queries under way from here: {}", self.in_flight.unwrap_or(0))?;
+        for (what, who) in [
+            ("sidecars that may still choose it", &self.sidecars_that_choose_it),
+            ("other servers that are not live", &self.other_servers_not_live),
+        ] {
+            if !who.is_empty() {
+                writeln!(output, "  {what}: {}", who.join(", "))?;
+            }
+        }
+        let mut tables = BTreeMap::<&str, Vec<String>>::new();
+        for Slot { table, partition } in &self.without_current_standby {
+            tables.entry(table).or_default().push(partition.to_string());
+        }
+        tables.iter().try_for_each(|(table, partitions)| {
+            writeln!(output, "  without a current replica elsewhere: {table} {}", partitions.join(", "))
+        })
     }
 }
 

@@ -34,6 +34,12 @@ pub struct Requests {
     pub hedge_floor: Duration,
     /// Largest answer to a lookup that is held to its end.
     pub held_answer: ByteSize,
+    /// Whether scans, ranges and lists of keys are asked partition by partition.
+    pub scatter: bool,
+    /// Largest part of such an answer, which is what one server gives of it.
+    pub scatter_part: ByteSize,
+    /// What all such answers under way may hold together.
+    pub scatter_memory: ByteSize,
 }
 
 choice! {

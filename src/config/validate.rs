@@ -174,6 +174,10 @@ fn requests(check: &mut Check<'_>, Config { requests, absence, freshness, upstre
     check.within("requests.hedge_ratio", requests.hedge_ratio, 0.0, 1.0);
     check.within("requests.hedge_floor", requests.hedge_floor, ms(1), minutes(1));
     check.within("requests.held_answer", requests.held_answer, kib(0), kib(16 << 10));
+    check.within("requests.scatter_part", requests.scatter_part, kib(1), kib(256 << 10));
+    check.within("requests.scatter_memory", requests.scatter_memory, kib(1), kib(16 << 20));
+    let part = ("requests.scatter_part", requests.scatter_part);
+    check.at_most(part, ("requests.scatter_memory", requests.scatter_memory));
     let ceiling = ("requests.attempt_ceiling", requests.attempt_ceiling);
     check.at_most(("requests.attempt_floor", requests.attempt_floor), ceiling);
     check.at_most(ceiling, ("requests.deadline", requests.deadline));

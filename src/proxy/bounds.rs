@@ -58,7 +58,7 @@ impl Proxy {
         Ok(Bounds { demand, session })
     }
 
-    fn token_key(&self, view: &ClusterView) -> Option<TokenKey> {
+    pub(super) fn token_key(&self, view: &ClusterView) -> Option<TokenKey> {
         view.cluster_id.as_deref().map(|id| TokenKey::new(id, self.incarnation))
     }
 
@@ -151,18 +151,7 @@ impl Proxy {
         if !plan.candidates.is_empty() {
             return Ok(());
         }
-        let hosts: Vec<String> = plan
-            .rejected
-            .iter()
-            .filter_map(|rejected| {
-                let Candidate { host, role, lag, age, .. } = rejected.candidate;
-                let name = &view.host(host)?.name;
-                let lag = lag.map_or("unknown".to_owned(), |lag| format!("{lag} records"));
-                let age = age.map_or("unknown".to_owned(), |age| format!("{} ms", age.as_millis()));
-                Some(format!("{name} ({}): {}, lag {lag}, age {age}", role.as_str(), rejected.reason.as_str()))
-            })
-            .chain(self.without_replica(plan, view))
-            .collect();
+        let hosts: Vec<String> = rejections(plan, view).chain(self.without_replica(plan, view)).collect();
         Err(ProxyError::BoundUnmet {
             message: format!(
                 "table {}, partition {}: no replica is {}; {}",
@@ -171,26 +160,26 @@ impl Proxy {
                 lookup.bounds.demand.describe(),
                 if hosts.is_empty() { "no replica is known".to_owned() } else { hosts.join("; ") }
             ),
-            retry_after: self.retry_after(plan, lookup, view),
+            retry_after: self.retry_after(plan, &lookup.bounds.demand, &lookup.located, view),
         })
     }
 
     /// The servers that are not known to hold the partition.
-    fn without_replica(&self, plan: &Plan, view: &ClusterView) -> impl Iterator<Item = String> {
+    pub(super) fn without_replica(&self, plan: &Plan, view: &ClusterView) -> impl Iterator<Item = String> {
         let known = |index: usize| plan.rejected.iter().any(|rejected| usize::from(rejected.candidate.host) == index);
         let others = view.hosts.iter().enumerate().filter(move |(index, _)| !known(*index));
         others.map(|(_, host)| format!("{}: no replica, {}", host.name, host.state.as_str()))
     }
 
     /// How long the first of the hosts that are behind will take, at the rate at which it caught up last.
-    fn retry_after(&self, plan: &Plan, lookup: &Lookup<'_, '_>, view: &ClusterView) -> Duration {
+    pub(super) fn retry_after(&self, plan: &Plan, demand: &Demand, located: &Located, view: &ClusterView) -> Duration {
         const LEAST: Duration = Duration::from_secs(1);
         const MOST: Duration = Duration::from_secs(60);
-        let bound = lookup.bounds.demand.max_offset_lag.unwrap_or(0);
+        let bound = demand.max_offset_lag.unwrap_or(0);
         let waits = plan.rejected.iter().filter(|rejected| rejected.reason.is_by_bound()).filter_map(|rejected| {
             let candidate = &rejected.candidate;
             let missing = candidate.lag?.saturating_sub(bound);
-            let rate = view.catch_up_rate(candidate.host, &lookup.located.table, lookup.located.partition)?;
+            let rate = view.catch_up_rate(candidate.host, &located.table, located.partition)?;
             Duration::try_from_secs_f64(missing as f64 / rate).ok()
         });
         waits.min().unwrap_or(self.settings.lag_poll_interval).clamp(LEAST, MOST)
@@ -198,9 +187,12 @@ impl Proxy {
 
     /// Whether a candidate still keeps the request's bound in time when its turn comes.
     pub(super) fn still_fresh(&self, lookup: &Lookup<'_, '_>, step: &Step) -> bool {
-        let (Some((staleness, _)), Some(candidate)) = (lookup.bounds.demand.max_staleness, step.candidate) else {
-            return true;
-        };
+        step.candidate.is_none_or(|candidate| self.keeps_staleness(&lookup.bounds.demand, &candidate))
+    }
+
+    /// As [`still_fresh`](Self::still_fresh), of one candidate.
+    pub(super) fn keeps_staleness(&self, demand: &Demand, candidate: &Candidate) -> bool {
+        let Some((staleness, _)) = demand.max_staleness else { return true };
         let degraded = candidate.preference == crate::route::Preference::Degraded;
         degraded || candidate.complete_until.is_some_and(|until| self.clock.now().since(until) <= staleness)
     }
@@ -254,7 +246,7 @@ impl Proxy {
 
 impl Demand {
     /// What a replica should be, for people.
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.max_offset_lag.map(|lag| format!("within {lag} records")));
         parts.extend(self.max_staleness.map(|(span, _)| format!("complete up to {span:?} ago")));
@@ -264,6 +256,17 @@ impl Demand {
         }
         parts.join(" and ")
     }
+}
+
+/// The replicas that are not asked, and why, for people.
+pub(super) fn rejections<'p>(plan: &'p Plan, view: &'p ClusterView) -> impl Iterator<Item = String> + 'p {
+    plan.rejected.iter().filter_map(|rejected| {
+        let Candidate { host, role, lag, age, .. } = rejected.candidate;
+        let name = &view.host(host)?.name;
+        let lag = lag.map_or("unknown".to_owned(), |lag| format!("{lag} records"));
+        let age = age.map_or("unknown".to_owned(), |age| format!("{} ms", age.as_millis()));
+        Some(format!("{name} ({}): {}, lag {lag}, age {age}", role.as_str(), rejected.reason.as_str()))
+    })
 }
 
 fn refuse_token(token: &Token, bad: BadToken) -> ProxyError {

@@ -133,7 +133,12 @@ impl Envelope {
 
     /// The body with a pin: answer from the own store of that partition, do not forward.
     pub fn pinned(&self, partition: Partition) -> Bytes {
-        let pin = pin_members(self.endpoint, partition);
+        self.pinned_to(&[partition])
+    }
+
+    /// The body with a pin to several partitions.
+    pub fn pinned_to(&self, partitions: &[Partition]) -> Bytes {
+        let pin = pin_members(self.endpoint, partitions);
         let (at, until, text) = match &self.request_properties {
             None => (self.end, self.end, format!(",\"requestProperties\":{{{pin}}}")),
             Some(value) => match self.body.get(value.clone()).map(<[u8]>::trim_ascii) {
@@ -224,14 +229,16 @@ fn text_of(value: &RawValue) -> String {
 }
 
 /// The members of a pin, in the form that each endpoint accepts.
-pub fn pin_members(endpoint: Endpoint, partition: Partition) -> String {
-    let (open, close) = match endpoint {
-        Endpoint::Query => ("", ""),
-        Endpoint::QueryStream => ("[", "]"),
+pub fn pin_members(endpoint: Endpoint, partitions: &[Partition]) -> String {
+    let (open, between, close) = match endpoint {
+        Endpoint::Query => ("", ",", ""),
+        Endpoint::QueryStream => ("[", "\",\"", "]"),
     };
+    let numbers: Vec<String> = partitions.iter().map(Partition::to_string).collect();
+    let numbers = numbers.join(between);
     format!(
         "\"request.ksql.query.pull.skip.forwarding\":true,\
-         \"request.ksql.query.pull.partition\":{open}\"{partition}\"{close}"
+         \"request.ksql.query.pull.partition\":{open}\"{numbers}\"{close}"
     )
 }
 
@@ -315,6 +322,11 @@ mod tests {
         }
         let stream = pinned(Endpoint::QueryStream, r#"{"sql":"S"}"#);
         assert!(stream.ends_with(r#""request.ksql.query.pull.partition":["3"]}}"#), "{stream}");
+        for (endpoint, pin) in [(Endpoint::Query, r#":"3,0"}}"#), (Endpoint::QueryStream, r#":["3","0"]}}"#)] {
+            let envelope = read(endpoint, r#"{"ksql":"S","sql":"S"}"#).expect("understood");
+            let bytes = envelope.pinned_to(&[3, 0]);
+            assert!(bytes.ends_with(pin.as_bytes()), "{bytes:?}");
+        }
     }
 
     #[test]

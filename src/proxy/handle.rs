@@ -16,7 +16,6 @@ use crate::error::ProxyError;
 use crate::http::{Body, ConnectionInfo, Handler, Pool, tunnel};
 use crate::route::{PassReason, locate};
 use crate::sql::{Class, classify};
-use crate::view::Ask;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use std::sync::{Arc, PoisonError};
@@ -141,20 +140,13 @@ impl Proxy {
                 record.locate(&located.table, located.partition);
                 let _entered = self.enter(&view, self.clock.now())?;
                 let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
-                Box::pin(self.lookup(lookup, &mut trail)).await
+                let answered = Box::pin(self.lookup(lookup, &mut trail)).await;
+                answered.map(|(answer, served)| (answer.into_response(), served))
             }
-            Err(reason) => {
-                said.none_for_pull(&request.envelope, reason.describe()).map_err(refuse)?;
-                self.metrics.passed_through.with([reason.as_str()]).inc();
-                trail.story.passed(reason);
-                if matches!(reason, PassReason::UnknownTable) {
-                    self.ask(Ask::RefreshCatalogue);
-                }
-                Box::pin(self.pull(&request, said.deadline, &mut trail)).await
-            }
+            Err(reason) => Box::pin(self.many(&request, &statement, said, reason, &mut trail)).await,
         };
         record.walked(trail);
-        answered.map(|(answer, served)| (answer.into_response(), served))
+        answered
     }
 
     async fn untouched(&self, request: &QueryRequest, pool: Pool) -> Result<(Response<Body>, Served), ProxyError> {
@@ -163,7 +155,7 @@ impl Proxy {
     }
 }
 
-fn refuse(bad: BadDemand) -> ProxyError {
+pub(super) fn refuse(bad: BadDemand) -> ProxyError {
     ProxyError::BadDemand(bad.to_string())
 }
 

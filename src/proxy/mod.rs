@@ -2,7 +2,8 @@
 //!
 //! [`Proxy::handle`](crate::http::Handler::handle) reads a request, has its statement classified and its key located,
 //! and sends it on its way: a lookup to the replicas of its plan (`lookup`), another pull query to a server that routes
-//! it (`native`), everything else to the local server untouched (`forward`).
+//! it (`native`) or to those that hold its partitions (`scatter`), everything else to the local server untouched
+//! (`forward`).
 
 mod answer;
 mod attempt;
@@ -25,6 +26,7 @@ mod record;
 mod reply;
 mod request;
 mod request_id;
+mod scatter;
 mod session;
 mod settings;
 mod stores;
@@ -72,6 +74,12 @@ pub struct Settings {
     pub max_inspected_body: usize,
     /// Largest answer that is held to its end, bytes.
     pub held_answer: usize,
+    /// Whether pull queries that are no lookups are asked partition by partition.
+    pub scatter: bool,
+    /// Largest part of such an answer, bytes.
+    pub scatter_part: usize,
+    /// What all such answers under way may hold, bytes; at least one part.
+    pub scatter_memory: usize,
     pub prove_absence: bool,
     pub proofs_in_flight: usize,
     pub proof_timeout: Duration,
@@ -109,6 +117,8 @@ pub struct Proxy {
     /// What hedges cost.
     hedges: Mutex<Budget>,
     pull_latency: Mutex<Latency>,
+    /// Room for answers that are put together, in KiB.
+    answers: Arc<Semaphore>,
     /// Places for audits.
     audits: Arc<Semaphore>,
     /// Places for requests that wait for a fresher replica.
@@ -136,6 +146,7 @@ impl Proxy {
         let waiting = settings.freshness.max_waiting;
         let hosts = Hosts::new(client, Arc::clone(&published), settings.concurrent_per_server);
         let crowd = Semaphore::new(CROWD * settings.concurrent_per_server as usize);
+        let answers = scatter::kib(settings.scatter_memory.max(settings.scatter_part));
         Proxy {
             settings,
             clock,
@@ -150,6 +161,7 @@ impl Proxy {
             budget: Mutex::new(budget),
             hedges: Mutex::new(hedges),
             pull_latency: Mutex::default(),
+            answers: Arc::new(Semaphore::new(answers as usize)),
             audits: Arc::new(Semaphore::new(audit::AT_ONCE)),
             waiting: Semaphore::new(waiting),
             incarnation,

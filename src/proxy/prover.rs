@@ -265,19 +265,33 @@ impl Prover {
     }
 
     async fn ask(&self, absence: &Absence, statement: &str, properties: &str) -> Exchange {
+        self.question(&absence.host, &absence.head, &[absence.partition], statement, properties).await
+    }
+
+    /// Asks a host one question, pinned to some of its partitions, within the bound on how many are under way.
+    ///
+    /// `head` is that of the client's request, whose credentials the question carries.
+    pub async fn question(
+        &self,
+        host: &Arc<Host>,
+        head: &Head,
+        partitions: &[Partition],
+        statement: &str,
+        properties: &str,
+    ) -> Exchange {
         let Ok(_permit) = self.under_way.acquire().await else {
             return Exchange::Failed(Failure { label: "shutting_down", unsent: true, stale_connection: false });
         };
-        let pin = pin_members(Endpoint::Query, absence.partition);
+        let pin = pin_members(Endpoint::Query, partitions);
         let statement_json = serde_json::Value::from(statement);
         let body =
             format!("{{\"ksql\":{statement_json},\"streamsProperties\":{properties},\"requestProperties\":{{{pin}}}}}");
-        let mut head = absence.head.clone();
+        let mut head = head.clone();
         head.method = Method::POST;
         head.uri = Uri::from_static("/query");
         head.headers.insert(header::ACCEPT, HeaderValue::from_static("application/vnd.ksql.v1+json"));
         let request = head.with_bytes(Bytes::from(body));
-        let _under_way = absence.host.begin();
-        exchange(&absence.host, HttpVersion::Http1, Reuse::Allowed, request, statement, ANSWER_BYTES, |_| {}).await
+        let _under_way = host.begin();
+        exchange(host, HttpVersion::Http1, Reuse::Allowed, request, statement, ANSWER_BYTES, |_| {}).await
     }
 }

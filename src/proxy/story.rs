@@ -14,6 +14,10 @@ pub(super) const UNTOUCHED: Why =
 pub(super) const PUSH: Why =
     Why { label: "push", meaning: "a push query: runs at the local server, at another one while that is down" };
 
+/// A query for many partitions.
+pub(super) const SCATTER: Why =
+    Why { label: "scatter", meaning: "needs several partitions: each is asked of its freshest replica" };
+
 /// What was decided on one request.
 #[derive(Debug)]
 pub(super) struct Story {

@@ -13,7 +13,7 @@
 //! * **C**: the server's old row writer (`ksql.endpoint.migrate.query=false`), which reports a failure as an error row
 //!   but takes about 1 s over an empty answer.
 
-use crate::partition::SqlType;
+use crate::partition::{Partition, SqlType};
 use crate::sql::{Comparison, Literal, LiteralKind, WindowBound, WindowEdge};
 use crate::view::TableInfo;
 use serde::Deserialize;
@@ -48,6 +48,20 @@ impl Key {
         (columns.len() <= row.len()).then(|| parts.collect::<Option<_>>().map(Key))?
     }
 
+    /// The key whose columns have these values, in key-column order; `None` if a column's type cannot be written again.
+    pub fn from_values(table: &TableInfo, values: &[Value]) -> Option<Key> {
+        Key::from_row(table, values).filter(|key| key.0.len() == values.len())
+    }
+
+    /// The partition that the key belongs to, if it is certain.
+    pub fn partition(&self, table: &TableInfo) -> Option<Partition> {
+        let texts: SmallVec<[String; 2]> = self.0.iter().map(Part::literal).collect();
+        let parts = self.0.iter().zip(&texts);
+        let literals: SmallVec<[Literal<'_>; 2]> = parts.map(|(part, text)| part_literal(part, text)).collect();
+        let literals: SmallVec<[&Literal<'_>; 2]> = literals.iter().collect();
+        table.key.partition(&literals, table.partitions).ok()
+    }
+
     /// `K = 'x'`, or `A = 'x' AND B = 1`.
     fn condition(&self, table: &TableInfo) -> String {
         let columns = table.key.columns.iter().zip(&self.0);
@@ -67,6 +81,16 @@ impl Part {
             Part::Boolean(value) => if *value { "TRUE" } else { "FALSE" }.to_owned(),
         }
     }
+}
+
+fn part_literal<'p>(part: &'p Part, text: &'p str) -> Literal<'p> {
+    let kind = match part {
+        Part::Text(value) => LiteralKind::String(value.as_str().into()),
+        Part::Integer(_) => LiteralKind::Integer,
+        Part::Double(_) => LiteralKind::Float,
+        Part::Boolean(value) => LiteralKind::Boolean(*value),
+    };
+    Literal { text, kind }
 }
 
 fn from_literal(sql_type: &SqlType, literal: &Literal<'_>) -> Option<Part> {

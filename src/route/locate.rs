@@ -32,6 +32,22 @@ pub enum PassReason {
     KeyNotComputable,
     /// The client routes for itself (`request.ksql.query.pull.*` properties).
     ClientPinned,
+    /// Its server may narrow it to one key, and then refuses a pin to other partitions than that key's.
+    MayBeOneKey,
+    /// `LIMIT 0`.
+    LimitZero,
+    /// A server is too old to refuse a wrong pin, or its version is not known yet.
+    VersionUnsuited,
+    /// Which servers hold the partitions is not known.
+    PlacementUnknown,
+    /// The format that the client asks for is not one whose answers are put together.
+    FormatNotMerged,
+    /// A part of the answer exceeds `requests.scatter_part`.
+    AnswerTooLarge,
+    /// `requests.scatter_memory` is taken by other answers.
+    MemoryTaken,
+    /// A part took longer than `requests.deadline`.
+    TooSlow,
 }
 
 impl PassReason {
@@ -45,6 +61,14 @@ impl PassReason {
             PassReason::NotTheKey => "not_the_key",
             PassReason::KeyNotComputable => "key_not_computable",
             PassReason::ClientPinned => "client_pinned",
+            PassReason::MayBeOneKey => "may_be_one_key",
+            PassReason::LimitZero => "limit_zero",
+            PassReason::VersionUnsuited => "version_unsuited",
+            PassReason::PlacementUnknown => "placement_unknown",
+            PassReason::FormatNotMerged => "format_not_merged",
+            PassReason::AnswerTooLarge => "answer_too_large",
+            PassReason::MemoryTaken => "memory_taken",
+            PassReason::TooSlow => "too_slow",
         }
     }
 
@@ -58,6 +82,14 @@ impl PassReason {
             PassReason::NotTheKey => "a query by other columns than the key's",
             PassReason::KeyNotComputable => "a query of a key whose partition cannot be computed",
             PassReason::ClientPinned => "a query that steers its routing itself",
+            PassReason::MayBeOneKey => "a query that its server may narrow to one key",
+            PassReason::LimitZero => "a query with LIMIT 0",
+            PassReason::VersionUnsuited => "a query while a server is too old for it or of unknown version",
+            PassReason::PlacementUnknown => "a query while nobody tells which servers hold its partitions",
+            PassReason::FormatNotMerged => "a query for more than one key in this format",
+            PassReason::AnswerTooLarge => "a query whose answer is larger than requests.scatter_part allows",
+            PassReason::TooSlow => "a query that takes longer than requests.deadline",
+            PassReason::MemoryTaken => "a query while other answers take all of requests.scatter_memory",
         }
     }
 }

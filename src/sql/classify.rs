@@ -5,7 +5,7 @@ use super::parser::Parser;
 use super::query::Query;
 use super::token::Kind;
 use super::word::{Word, begins_other_statement};
-use super::{Class, Statement};
+use super::{Class, Equalities, Selection, Statement};
 use memchr::memmem;
 use smallvec::SmallVec;
 
@@ -46,7 +46,13 @@ fn selected<'a>(query: Query<'a>, parser: Parser<'a>, variables: bool) -> Statem
     if query.streaming || parser.doubtful {
         return Statement::of(Class::Unsure);
     }
-    let pull = Statement { source: query.source, ..Statement::of(Class::Pull) };
+    let (selection, mut equalities) = match variables {
+        true => (Selection::Unclear, Equalities::default()),
+        false => (Selection::of(parser.items), parser.equalities),
+    };
+    equalities.unclear |= variables;
+    let pull =
+        Statement { source: query.source, limit: query.limit, selection, equalities, ..Statement::of(Class::Pull) };
     let Some(Shape::Filter(filter)) = query.filter else { return pull };
     // a lookup that may give no row whatever the store holds proves nothing by giving none
     if variables || filter.keys == 0 || query.limit == Some(0) {
@@ -57,7 +63,7 @@ fn selected<'a>(query: Query<'a>, parser: Parser<'a>, variables: bool) -> Statem
         _ if filter.alternatives => Class::LookupMany,
         _ => Class::LookupMultiColumn,
     };
-    Statement { class, keys: parser.keys, windows: parser.windows, limit: query.limit, ..pull }
+    Statement { class, keys: parser.keys, windows: parser.windows, ..pull }
 }
 
 /// The class of a text that does not begin with SELECT: known statements, each ended by `;` or the text, and no SELECT.
@@ -86,6 +92,14 @@ fn others(parser: &mut Parser<'_>) -> Class {
 impl Statement<'_> {
     /// A statement of which only the class is known.
     fn of(class: Class) -> Self {
-        Statement { class, source: None, keys: SmallVec::new(), windows: SmallVec::new(), limit: None }
+        Statement {
+            class,
+            source: None,
+            keys: SmallVec::new(),
+            windows: SmallVec::new(),
+            limit: None,
+            selection: Selection::Unclear,
+            equalities: Equalities::default(),
+        }
     }
 }

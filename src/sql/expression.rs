@@ -51,6 +51,9 @@ impl<'a> Parser<'a> {
                 self.advance();
                 let right = self.value()?;
                 self.doubt_if(matches!(left, Shape::Null) || matches!(right, Shape::Null));
+                if operator == Kind::Equal {
+                    self.note_equality(left, right);
+                }
                 Some(self.comparison(left, operator, right))
             }
             Kind::Word(Word::Is) => self.is_predicate(),
@@ -75,6 +78,7 @@ impl<'a> Parser<'a> {
             self.expect_word(Word::Distinct)?;
             self.expect_word(Word::From)?;
             self.value()?;
+            self.equalities.unclear |= self.filtering;
         }
         Some(Shape::Other)
     }
@@ -112,6 +116,7 @@ impl<'a> Parser<'a> {
             Some(())
         })?;
         self.expect(Kind::Close)?;
+        self.note_equality(left, Shape::Other);
         match left {
             Shape::Column(column) if plain => Some(self.alternatives(column, &literals)),
             _ => Some(Shape::Other),

@@ -5,9 +5,10 @@
 //! number of times, so that recognising takes linear time.
 
 use super::lexer::Lexer;
+use super::selection::Item;
 use super::token::{Kind, Token};
 use super::word::Word;
-use super::{Condition, Name, WindowBound};
+use super::{Condition, Equalities, Name, WindowBound};
 use smallvec::SmallVec;
 
 /// Deepest nesting of brackets, calls, CASEs and types that is followed; what nests deeper is not recognised.
@@ -41,6 +42,10 @@ pub(super) struct Parser<'a> {
     pub(super) windows: SmallVec<[WindowBound<'a>; 2]>,
     /// Whether WHERE holds something that the grammar allows and the server refuses.
     pub(super) doubtful: bool,
+    /// What each item of the select list is, in order.
+    pub(super) items: SmallVec<[Item<'a>; 4]>,
+    /// What WHERE compares with `=` or `IN`, wherever it stands.
+    pub(super) equalities: Equalities<'a>,
 }
 
 impl<'a> Parser<'a> {
@@ -57,6 +62,8 @@ impl<'a> Parser<'a> {
             keys: SmallVec::new(),
             windows: SmallVec::new(),
             doubtful: false,
+            items: SmallVec::new(),
+            equalities: Equalities::default(),
         }
     }
 

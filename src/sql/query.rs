@@ -3,6 +3,7 @@
 use super::Name;
 use super::filter::Shape;
 use super::parser::Parser;
+use super::selection::Item;
 use super::token::{Kind, Token};
 use super::word::Word;
 
@@ -43,6 +44,7 @@ impl<'a> Parser<'a> {
 
     fn select_item(&mut self) -> Option<()> {
         if self.eat(Kind::Asterisk) {
+            self.items.push(Item::All);
             return Some(());
         }
         if self.kind().is_identifier() && self.following() == Kind::Dot {
@@ -51,16 +53,19 @@ impl<'a> Parser<'a> {
                 self.advance();
                 self.advance();
                 self.advance();
+                self.items.push(Item::All);
                 return Some(());
             }
         }
         let start = self.cursor.current.start;
-        self.expression()?;
+        let shape = self.expression()?;
         if self.kind() == Kind::Arrow {
+            self.items.push(Item::Several);
             self.advance();
             self.expect(Kind::Asterisk)?;
             return (self.last_primary == start).then_some(());
         }
+        self.items.push(Item::of(shape));
         self.alias().map(drop)
     }
 

@@ -1,5 +1,6 @@
 //! What [`classify`](super::classify) recognises in a statement; every part borrows from its text.
 
+use super::{Equalities, Selection};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -137,8 +138,12 @@ pub struct Statement<'a> {
     pub keys: SmallVec<[Condition<'a>; 2]>,
     /// The window bounds of a lookup class.
     pub windows: SmallVec<[WindowBound<'a>; 2]>,
-    /// `LIMIT n` of a lookup class.
+    /// `LIMIT n` of a lookup class or a pull.
     pub limit: Option<u64>,
+    /// What it selects, of a lookup class or a pull.
+    pub selection: Selection<'a>,
+    /// What its WHERE compares with `=` or `IN`, of a lookup class or a pull.
+    pub equalities: Equalities<'a>,
 }
 
 #[cfg(test)]

@@ -131,6 +131,8 @@ impl<'a> Parser<'a> {
         let column = self.identifier()?;
         match (self.scope, self.name(first), self.name(column)) {
             (Some(scope), Some(qualifier), Some(column)) if same_name(scope, qualifier) => Some(Shape::Column(column)),
+            // in the select list, which stands before the source
+            (None, Some(_), Some(column)) if !self.filtering => Some(Shape::Column(column)),
             _ => Some(Shape::Other),
         }
     }

@@ -180,7 +180,7 @@ async fn what_the_servers_route_is_refused_a_bound_that_they_would_not_keep() {
     let server = Fake::start(|_| Reply::rows(&[r#"["x",1]"#]));
     let stage = Stage::set(&[&server], Some("0.29.0"), "K STRING");
     let scan = |header: (&'static str, &'static str)| {
-        let request = stage.request("/query", r#"{"ksql":"SELECT * FROM T;"}"#.to_owned()).header(header.0, header.1);
+        let request = stage.request("/query", r#"{"ksql":"SELECT * FROM S;"}"#.to_owned()).header(header.0, header.1);
         async move { request.send().await.unwrap() }
     };
     for header in [
@@ -191,7 +191,7 @@ async fn what_the_servers_route_is_refused_a_bound_that_they_would_not_keep() {
         let refused = scan(header).await;
         assert_eq!(refused.status(), 400);
         let body = refused.text().await.unwrap();
-        assert!(body.contains(header.0) && body.contains("a query for more than one key"), "{body}");
+        assert!(body.contains(header.0) && body.contains("a query of an unknown table"), "{body}");
     }
     assert_eq!(server.asked().len(), 0);
     for header in [("x-ksqldb-sidecar-wait", "1s"), ("x-ksqldb-sidecar-level", "any"), ("x-ksqldb-sidecar-token", "")] {
@@ -237,7 +237,7 @@ async fn a_cookie_that_is_no_token_is_refused_once_and_binds_only_what_it_can() 
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("ksqldb-sidecar-token: the token is not a token of this cluster"), "{body}");
     assert_eq!(headers["set-cookie"].as_bytes(), b"ksqldb-sidecar-token=; Path=/; Max-Age=0");
-    let scan = stage.request("/query", r#"{"ksql":"SELECT * FROM T;"}"#.to_owned()).header(cookie[0].0, cookie[0].1);
+    let scan = stage.request("/query", r#"{"ksql":"SELECT * FROM S;"}"#.to_owned()).header(cookie[0].0, cookie[0].1);
     assert_eq!(scan.send().await.unwrap().status(), 200, "it came with the request, and was not asked for");
     let by_header = Stage::set(&[&server], Some("0.29.0"), "K STRING");
     assert_eq!(ask(&by_header, &cookie, "").await.0, 200, "where tokens are no cookies, no cookie is one");

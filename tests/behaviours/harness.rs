@@ -189,6 +189,9 @@ pub fn settings() -> Settings {
         retry_budget_per_second: 100.0,
         max_inspected_body: 1 << 20,
         held_answer: 64 << 10,
+        scatter: true,
+        scatter_part: 64 << 10,
+        scatter_memory: 1 << 20,
         prove_absence: true,
         proofs_in_flight: 64,
         proof_timeout: Duration::from_secs(3),
@@ -314,9 +317,11 @@ fn evidence(addresses: &[SocketAddr], behind: usize, version: Option<&str>, tabl
     evidence.set_hosts(&specs.collect::<Vec<_>>(), now);
     evidence.set_standby_reads(Some(true));
     evidence.set_cluster_id("kafka/ksql");
-    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table)], ..Catalogue::default() }));
-    let hosts: Vec<String> =
-        addresses.iter().enumerate().map(|(place, address)| status(place, behind, address)).collect();
+    evidence.set_catalogue(Arc::new(Catalogue { tables: vec![Arc::new(table.clone())], ..Catalogue::default() }));
+    let hosts: Vec<String> = match table.partitions.get() {
+        1 => addresses.iter().enumerate().map(|(place, address)| status(place, behind, address)).collect(),
+        partitions => spread(partitions, addresses),
+    };
     let body = format!("{{\"clusterStatus\":{{{}}}}}", hosts.join(","));
     let status = ClusterStatus::parse(body.as_bytes()).unwrap();
     for address in addresses {
@@ -338,4 +343,25 @@ fn status(place: usize, behind: usize, address: &SocketAddr) -> String {
     format!(
         r#""{address}":{{"hostAlive":true,"lastStatusUpdateMs":1,"activeStandbyPerQuery":{{"CTAS_T_1":{{"activePartitions":{active},"standByPartitions":{standby}}}}},"hostStoreLags":{{"stateStoreLags":{{"CTAS_T_1#Aggregate-Aggregate-Materialize":{{"lagByPartition":{{"0":{{"currentOffsetPosition":{current},"endOffsetPosition":100,"offsetLag":0}}}},"size":1}}}},"updateTimeMs":1000}}}}"#
     )
+}
+
+/// Of several partitions host `p % hosts` is the active, and all others are standbys that hold everything.
+fn spread(partitions: u32, addresses: &[SocketAddr]) -> Vec<String> {
+    let host = |(place, address): (usize, &SocketAddr)| {
+        let (active, standby): (Vec<u32>, Vec<u32>) =
+            (0..partitions).partition(|partition| *partition as usize % addresses.len() == place);
+        let list = |held: Vec<u32>| {
+            let held = held.iter().map(|partition| format!(r#"{{"topic":"s","partition":{partition}}}"#));
+            held.collect::<Vec<_>>().join(",")
+        };
+        let lag = |partition: u32| {
+            format!(r#""{partition}":{{"currentOffsetPosition":100,"endOffsetPosition":100,"offsetLag":0}}"#)
+        };
+        let lags = (0..partitions).map(lag).collect::<Vec<_>>().join(",");
+        let (active, standby) = (list(active), list(standby));
+        format!(
+            r#""{address}":{{"hostAlive":true,"lastStatusUpdateMs":1,"activeStandbyPerQuery":{{"CTAS_T_1":{{"activePartitions":[{active}],"standByPartitions":[{standby}]}}}},"hostStoreLags":{{"stateStoreLags":{{"CTAS_T_1#Aggregate-Aggregate-Materialize":{{"lagByPartition":{{{lags}}},"size":1}}}},"updateTimeMs":1000}}}}"#
+        )
+    };
+    addresses.iter().enumerate().map(host).collect()
 }

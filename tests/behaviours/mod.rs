@@ -2,7 +2,7 @@
 
 mod bytes;
 mod freshness;
-mod harness;
+pub mod harness;
 mod proofs;
 mod races;
 mod streams;
@@ -283,7 +283,7 @@ async fn b08_a_dead_server_is_passed_over_for_every_kind_of_request() {
         ("/query", format!(r#"{{"ksql":"{LOOKUP}"}}"#)),
         ("/query-stream", r#"{"sql":"SELECT * FROM S EMIT CHANGES;"}"#.to_owned()),
         ("/ksql", r#"{"ksql":"LIST TABLES;"}"#.to_owned()),
-        ("/query", r#"{"ksql":"SELECT * FROM T;"}"#.to_owned()),
+        ("/query", r#"{"ksql":"SELECT * FROM S;"}"#.to_owned()),
         ("/inserts-stream", "{\"target\":\"S\"}\n".to_owned()),
     ] {
         assert_eq!(stage.post(path, body).await.status(), 200, "{path}");

@@ -29,13 +29,13 @@ async fn a_spent_budget_refuses_the_retry_counts_it_and_leaves_the_servers_own_a
 async fn a_spent_budget_ends_a_scan_too() {
     let (first, second) = (closing(), good());
     let stage = Stage::with(&[&first, &second], Some("0.29.0"), "K STRING", broke());
-    let (status, body) = within("the answer", stage.query("SELECT * FROM T;")).await;
+    let (status, body) = within("the answer", stage.query("SELECT * FROM S;")).await;
     assert_eq!((status, body.contains("PENDING_SHUTDOWN")), (400, true), "{body}");
 }
 
 #[tokio::test]
 async fn b08_a_refused_connection_costs_nothing_of_the_budget() {
-    for statement in [LOOKUP, "SELECT * FROM T;"] {
+    for statement in [LOOKUP, "SELECT * FROM S;"] {
         let (dead, alive) = (Fake::refusing(), good());
         let stage = Stage::with(&[&dead, &alive], Some("0.29.0"), "K STRING", broke());
         let (status, body) = within("the answer", stage.query(statement)).await;
@@ -49,7 +49,7 @@ async fn b05_b38_a_frozen_local_server_costs_a_scan_one_limit() {
     let (frozen, other) = (Fake::start(|_| Reply::never()), good());
     let stage = Stage::set(&[&frozen, &other], Some("0.29.0"), "K STRING");
     let begun = Instant::now();
-    assert_eq!(within("the answer", stage.query("SELECT * FROM T;")).await.0, 200);
+    assert_eq!(within("the answer", stage.query("SELECT * FROM S;")).await.0, 200);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 

@@ -122,6 +122,16 @@ impl Rig {
         rig
     }
 
+    /// As [`with`](Self::with), and nothing is ever written.
+    pub async fn quiet(config: ClusterConfig, more: &[(&str, &str)]) -> Rig {
+        let cluster = Arc::new(Cluster::start(config).await.unwrap());
+        let servers: Vec<String> = cluster.servers().iter().map(|server| server.url.clone()).collect();
+        let sidecars = sidecars(&servers, more).await;
+        let rig = Rig { cluster, sidecars, writer: tokio::spawn(async {}) };
+        rig.complete().await;
+        rig
+    }
+
     async fn complete(&self) {
         let all = self.cluster.servers().len();
         for sidecar in &self.sidecars {

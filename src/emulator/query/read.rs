@@ -22,6 +22,17 @@ enum Forwarded {
     Waits { lost: bool },
 }
 
+/// What came of reading one partition of a store.
+enum Read {
+    /// Every row.
+    Whole(Rows),
+    /// The rows before it failed, and how much later that is: an answer that breaks off ends when its store is closed.
+    Broken(Rows, Duration),
+}
+
+/// When a store is closed, and after how many rows a query fails that it is closed under.
+type Closes = (usize, Duration);
+
 impl Model {
     pub(super) fn read(&mut self, server: usize, planned: &Planned, located: Located, options: &Options) -> Outcome {
         let mut found = Found::empty(planned.columns.clone());
@@ -50,8 +61,12 @@ impl Model {
     ) -> Result<bool, (usize, bool)> {
         for host in hosts {
             if *host == server {
-                let (rows, whole) = self.read_store(server, planned, partition);
+                let (rows, whole, wait) = match self.read_store(server, planned, partition) {
+                    Read::Whole(rows) => (rows, true, Duration::ZERO),
+                    Read::Broken(rows, wait) => (rows, false, wait),
+                };
                 found.rows.extend(rows);
+                found.delay = found.delay.max(wait);
                 return Ok(whole);
             }
             match self.forward(server, *host, planned, partition) {
@@ -84,27 +99,36 @@ impl Model {
             return Forwarded::Failed;
         }
         let delay = host.slow;
-        let (rows, whole) = self.read_store(to, planned, partition);
-        // A remote answer of a header alone passes for success where failures are hidden.
-        let hidden = self.config.version.hides_failures() && rows.is_empty() && self.chance(2) == 0;
-        if whole || hidden { Forwarded::Rows(rows, delay) } else { Forwarded::Failed }
+        match self.read_store(to, planned, partition) {
+            Read::Whole(rows) => Forwarded::Rows(rows, delay),
+            // A remote answer of a header alone passes for success where failures are hidden.
+            Read::Broken(rows, wait)
+                if self.config.version.hides_failures() && rows.is_empty() && self.chance(2) == 0 =>
+            {
+                Forwarded::Rows(rows, delay + wait)
+            }
+            Read::Broken(..) => Forwarded::Failed,
+        }
     }
 
-    /// Reads one partition of the store at a host; false if it failed on the way.
-    fn read_store(&mut self, host: usize, planned: &Planned, partition: u32) -> (Rows, bool) {
+    /// Reads one partition of the store at a host.
+    fn read_store(&mut self, host: usize, planned: &Planned, partition: u32) -> Read {
         let now = self.now();
+        let closed = self.closes(host, (planned.query, partition)).is_some_and(|at| at <= now);
         let breaks_after = self.breaks_after(host, planned, partition);
         let standby_reads = self.config.standby_reads;
         let mut rows = Vec::new();
-        let Some(replica) = self.replica(host, (planned.query, partition)) else { return (rows, false) };
-        if !replica.readable(now) || (replica.role == Role::Standby && !standby_reads) {
-            return (rows, false);
+        let Some(replica) = self.replica(host, (planned.query, partition)) else {
+            return Read::Broken(rows, Duration::ZERO);
+        };
+        if closed || !replica.readable(now) || (replica.role == Role::Standby && !standby_reads) {
+            return Read::Broken(rows, Duration::ZERO);
         }
         match &planned.keys {
             Some(keys) => {
                 for (read, (bytes, _, _)) in keys.iter().enumerate() {
-                    if breaks_after.is_some_and(|n| read >= n) {
-                        return (rows, false);
+                    if let Some((_, at)) = breaks_after.filter(|(n, _)| read >= *n) {
+                        return Read::Broken(rows, at.saturating_sub(now));
                     }
                     if let Some((key, row)) = replica.get(bytes) {
                         project(planned, key, row, host, &mut rows);
@@ -114,8 +138,8 @@ impl Model {
             None => {
                 let limit = planned.limit;
                 for (read, entry) in replica.range(&planned.from).enumerate() {
-                    if breaks_after.is_some_and(|n| read >= n) {
-                        return (rows, false);
+                    if let Some((_, at)) = breaks_after.filter(|(n, _)| read >= *n) {
+                        return Read::Broken(rows, at.saturating_sub(now));
                     }
                     project(planned, &entry.0, &entry.1, host, &mut rows);
                     if rows.len() >= limit {
@@ -124,25 +148,33 @@ impl Model {
                 }
             }
         }
-        (rows, true)
+        Read::Whole(rows)
     }
 
-    /// After how many rows the store will fail, if it will: just before it is closed by a rebalance, and on 8.x between 0.4
-    /// and 0.9 s after SIGTERM.
-    fn breaks_after(&mut self, host: usize, planned: &Planned, partition: u32) -> Option<usize> {
+    /// After how many rows the store will fail, if it will, and when: just before it is closed by a rebalance or, on 8.x, by
+    /// its server's end. A store that was closed under one query stays closed for the next.
+    fn breaks_after(&mut self, host: usize, planned: &Planned, partition: u32) -> Option<Closes> {
         let now = self.now();
-        let owner = self.hosts.get(host)?;
-        let since = now.saturating_sub(owner.closing_since);
-        let share = |x: f64| since >= self.config.phases.draining.mul_f64(x);
-        let closing =
-            self.config.version == Version::V8_0_1 && owner.state == State::Draining && share(0.19) && !share(0.43);
-        let replica = owner.replicas.get(&(planned.query, partition))?;
-        let doomed = replica.unreadable.0 > now && replica.unreadable.0 - now < FAILS_MIDWAY;
-        if !(closing || doomed) || self.chance(3) > 0 {
+        let slot = (planned.query, partition);
+        let replica = self.hosts.get(host)?.replicas.get(&slot)?;
+        let rebalanced = Some(replica.unreadable.0).filter(|at| *at > now);
+        let closes = self.closes(host, slot).filter(|at| *at > now);
+        let at = rebalanced.into_iter().chain(closes).min().filter(|at| *at - now < FAILS_MIDWAY)?;
+        if self.chance(3) > 0 {
             return None;
         }
         let length = planned.keys.as_ref().map_or(12, |keys| keys.len() as u64);
-        Some(self.chance(length) as usize)
+        Some((self.chance(length) as usize, at))
+    }
+
+    /// When a server of 8.x that was told to stop closes a store: between 0.4 and 0.9 s after SIGTERM, one after the other.
+    fn closes(&self, host: usize, (query, partition): (usize, u32)) -> Option<Duration> {
+        let owner = self.hosts.get(host)?;
+        if self.config.version != Version::V8_0_1 || owner.state != State::Draining {
+            return None;
+        }
+        let turn = (query as u32).wrapping_mul(5).wrapping_add(partition).wrapping_mul(7) % 24;
+        Some(owner.closing_since + self.config.phases.draining.mul_f64(0.19 + f64::from(turn) / 100.0))
     }
 }
 

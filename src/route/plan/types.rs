@@ -53,7 +53,9 @@ impl Preference {
     pub fn describe(self) -> &'static str {
         match self {
             Preference::Session => "the session read it last",
-            Preference::CaughtUpActive => "the active, at the end of its changelog: nobody can be ahead of it",
+            Preference::CaughtUpActive => {
+                "the active, at the end of its changelog as of its own report: nobody can be ahead of it"
+            }
             Preference::Freshest => "no replica is ahead of it by more than one report interval of writes",
             Preference::Behind => "another replica has reported a larger position",
             Preference::LeastLoaded => "any replica may answer, and this one is less busy",
