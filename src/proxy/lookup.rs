@@ -96,8 +96,8 @@ impl Proxy {
     ) -> Result<(Answer, Served), ProxyError> {
         trail.story.bound(|| lookup.bounds.kept());
         let begun = self.clock.now();
-        let deadline = self.clock.instant(begun + lookup.bounds.demand.deadline.min(self.settings.deadline));
-        let give_up = begun + self.settings.patience;
+        let end = begun + lookup.bounds.demand.deadline.min(self.settings.deadline);
+        let (deadline, give_up) = (self.clock.instant(end), begun + self.settings.patience);
         let mut changes = self.published.changes();
         let wait_until = begun + lookup.bounds.demand.wait.min(self.settings.deadline);
         let mut waited = None;
@@ -131,13 +131,17 @@ impl Proxy {
                 }
                 Finish::Deadline => break,
                 Finish::Exhausted if trail.met_only_limits() => self.room(deadline).await?,
-                Finish::Exhausted if !trail.may_pass() || self.clock.now() >= give_up => break,
+                Finish::Exhausted
+                    if !trail.may_pass() || self.clock.now() >= if trail.is_behind() { end } else { give_up } =>
+                {
+                    break;
+                }
                 Finish::Exhausted => {
                     self.ask(Ask::RefreshCatalogue);
                     let wait = match trail.end_round() {
                         Next::Store => pause.min(PAUSE.1),
                         Next::Server => pause,
-                        Next::Report => give_up.since(self.clock.now()),
+                        Next::Report => end.since(self.clock.now()),
                     };
                     tokio::select! {
                         () = self.another_plan(&lookup, &plan, &mut changes) => {}

@@ -115,6 +115,12 @@ impl Trail {
         self.doubt.is_some() || self.last.as_ref().is_none_or(|(retry, _, _)| retry.passes())
     }
 
+    /// Whether an empty answer was not believed because its replica is not known to hold everything: reports will tell, at
+    /// their own pace.
+    pub fn is_behind(&self) -> bool {
+        self.doubt == Some(Doubt::Behind)
+    }
+
     /// Whether a server gave an empty answer that was not proven.
     pub fn met_unproven(&self) -> bool {
         self.doubt.is_some()

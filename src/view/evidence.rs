@@ -50,6 +50,9 @@ pub struct Observation<'a> {
 /// ksqlDB's default of `ksql.streams.commit.interval.ms`.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(2);
 
+/// How long before it is told by `/clusterStatus` a host's role may have changed, with room.
+const ROLE_TOLD: Duration = Duration::from_secs(1);
+
 /// Everything this sidecar knows, in the form in which it arrives.
 #[derive(Clone, Debug)]
 pub struct Evidence {
@@ -270,11 +273,39 @@ impl Evidence {
                     Some(former) => former != active,
                     None => old.standbys.contains(active),
                 };
-                if took_over && let Some(host) = self.host_mut(active) {
-                    Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32, after.at);
+                if took_over {
+                    let heir = old.standbys.contains(active) && self.kept_up(active, query_id, partition, before.at);
+                    if let Some(host) = self.host_mut(active) {
+                        Arc::make_mut(&mut host.reports).unsettle(query_id, partition as u32, heir, after.at);
+                    }
                 }
             }
         }
+    }
+
+    /// Whether a standby certainly kept up with a slot when it was last known to be one, by the rule for absent keys: its
+    /// report of then, still young, holds all that was logged by the one before, and lacks no more of the largest end than
+    /// two report intervals of writes.
+    fn kept_up(&self, host: &str, query_id: &str, partition: usize, standby_at: Moment) -> bool {
+        let by = standby_at.back(ROLE_TOLD);
+        let position = |report: &super::report::Report| report.position(query_id, partition);
+        let Some(host) = self.hosts.iter().find(|known| *known.spec.name == *host) else { return false };
+        let settled = host.reports.is_settled(query_id, partition as u32)
+            && host.reports.is_renewed(query_id, partition as u32)
+            && host.liveness.state() == HostState::Live;
+        if host.reports.is_heir(query_id, partition as u32) {
+            return true; // another server has told of the same change
+        }
+        let Some((newest, earlier)) = host.reports.two_by(by).filter(|_| settled) else { return false };
+        let (Some(now), Some(then)) = (position(newest), position(earlier)) else { return false };
+        let ends = self.hosts.iter().filter_map(|known| {
+            let (newest, earlier) = known.reports.newest().zip(known.reports.previous())?;
+            let (end, before) = (position(newest)?.end, position(earlier)?.end);
+            Some((end, end.saturating_sub(before)))
+        });
+        let (end, writes) = ends.fold((now.end, 0), |(end, most), (other, wrote)| (end.max(other), most.max(wrote)));
+        let young = standby_at.since(newest.seen) <= self.settings.max_report_age;
+        young && now.current >= then.end && end.saturating_sub(now.current) <= writes.saturating_mul(2)
     }
 
     /// An active that finds itself a standby reported itself current while it was one, whatever it held.

@@ -55,6 +55,8 @@ pub(super) struct Reports {
     young: HashMap<Slot, u32>,
     /// Slots whose numbers are those of a role that the host has lost since it reported them.
     demoted: HashSet<Slot>,
+    /// Slots that it took over as a standby that kept up, and has yet to settle as the active of.
+    heirs: HashSet<Slot>,
     /// When a slot's numbers last began anew, or were found to have.
     began: HashMap<Slot, Moment>,
     /// When the host was last found to be back.
@@ -81,17 +83,24 @@ impl Reports {
     /// Demands fresh reports after a pause, or what looked like one.
     pub fn revive(&mut self, now: Moment) {
         self.since_revival = 0;
+        self.heirs.clear();
         self.revived = Some(now);
     }
 
-    /// Distrusts one slot until it has been reported anew: its role changed.
-    pub fn unsettle(&mut self, query_id: &Arc<str>, partition: u32, now: Moment) {
+    /// Distrusts one slot until it has been reported anew: its role changed. An heir of the slot lacks no more than it did
+    /// before.
+    pub fn unsettle(&mut self, query_id: &Arc<str>, partition: u32, heir: bool, now: Moment) {
+        self.heirs.remove(&(Arc::clone(query_id), partition));
+        if heir {
+            self.heirs.insert((Arc::clone(query_id), partition));
+        }
         self.young.insert((Arc::clone(query_id), partition), 0);
         self.began.insert((Arc::clone(query_id), partition), now);
     }
 
     /// Doubts a slot's numbers until the next report: what an active says of itself says nothing of the standby it became.
     pub fn demote(&mut self, query_id: &Arc<str>, partition: u32, now: Moment) {
+        self.heirs.remove(&(Arc::clone(query_id), partition));
         self.demoted.insert((Arc::clone(query_id), partition));
         self.began.insert((Arc::clone(query_id), partition), now);
     }
@@ -104,6 +113,17 @@ impl Reports {
 
     pub fn is_settled(&self, query_id: &str, partition: u32) -> bool {
         self.since_revival >= SETTLED && !self.young.keys().any(|(query, p)| *p == partition && **query == *query_id)
+    }
+
+    /// Whether the host took the slot over while it kept up with it, and has not stood still since.
+    pub fn is_heir(&self, query_id: &str, partition: u32) -> bool {
+        self.heirs.iter().any(|(query, p)| *p == partition && **query == *query_id)
+    }
+
+    /// The newest report that was certainly made by a moment, and the one before it.
+    pub fn two_by(&self, moment: Moment) -> Option<(&Report, &Report)> {
+        let mut by_then = self.kept.iter().rev().skip_while(|report| report.seen > moment);
+        Some((by_then.next()?, by_then.next()?))
     }
 
     /// Oldest first.
@@ -172,6 +192,7 @@ impl Reports {
         self.demoted.clear();
         if let Some(newest) = self.kept.back() {
             age(&mut self.young, &mut self.began, newest, &report);
+            self.heirs.retain(|slot| self.young.contains_key(slot));
         }
         if self.kept.len() == KEPT {
             self.kept.pop_front();

@@ -34,6 +34,8 @@ pub struct ReplicaView {
     pub reported: Option<Moment>,
     /// Whether it held, by that report, all that had been logged by the one before.
     pub keeps_up: bool,
+    /// Whether it took over as active while it kept up, in the same process: it lacks no more than it did then.
+    pub heir: bool,
     /// Whether it has reported twice since it started, moved, changed role or came back from a pause.
     pub settled: bool,
     /// Whether its position is certainly its own: it has reported since then, and is no active that the others do not take
@@ -58,6 +60,7 @@ impl ReplicaView {
             position: None,
             reported: None,
             keeps_up: false,
+            heir: false,
             settled: true,
             reliable: true,
             awake: true,
@@ -115,6 +118,7 @@ impl ClusterView {
                 position,
                 reported: position.and(newest).map(|report| report.seen),
                 keeps_up: position.is_some_and(|now| now.current >= earlier.map_or(now.end, |earlier| earlier.end)),
+                heir: role == Some(Role::Active) && reports.is_heir(query_id, partition),
                 settled,
                 // the first report after a pause may be that of an active that has yet to learn that it is none
                 reliable: reports.is_renewed(query_id, partition)

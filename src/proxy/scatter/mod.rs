@@ -219,6 +219,7 @@ impl Proxy {
                 return Ok(parts);
             }
             let now = self.clock.now();
+            let give_up = if scatter.behind.load(Ordering::Relaxed) { scatter.until } else { give_up };
             if now >= give_up.min(scatter.until) || !scatter.trail().may_pass() {
                 return Err(self.give_up_on(scatter, &missing));
             }

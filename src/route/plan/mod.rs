@@ -111,7 +111,8 @@ fn out_of_bounds(
 /// A stale row may be served, an empty answer for an existing key never: the replica's newest report must be young and
 /// show that it keeps up, which is that it holds all that had been logged by its report before, and lacks no more of the
 /// largest end than two report intervals of writes, as other hosts may have reported later. An active that everybody
-/// takes for it is ahead of all; what has just started, moved, paused or changed its role tells nothing yet; a bound that the request sets allows for what it lacks. Where servers report no lags,
+/// takes for it is ahead of all; what has just started, moved, paused or changed its role tells nothing yet, but for a standby
+/// that took over: what it certainly had before, it has; a bound that the request sets allows for what it lacks. Where servers report no lags,
 /// nothing can be said against any replica, and where the reports of a slot have stopped, nothing against its active.
 fn absence_counts(replica: &ReplicaView, slot: &SlotView, options: &Options, view: &ClusterView, now: Moment) -> bool {
     let tie = u64::try_from(slot.interval_writes).unwrap_or(0).saturating_mul(2);
@@ -120,7 +121,8 @@ fn absence_counts(replica: &ReplicaView, slot: &SlotView, options: &Options, vie
     let sound = replica.settled && replica.reliable && (keeps_up || lacks_at_most(options.max_offset_lag.unwrap_or(0)));
     let young = |replica: &ReplicaView| replica.has_young_report(now, view.max_report_age);
     let blind = || replica.agreed && !slot.replicas.iter().any(young);
-    !view.lag_reporting || (sound && replica.awake && young(replica)) || blind()
+    let inherited = replica.heir && replica.agreed && replica.awake;
+    !view.lag_reporting || (sound && replica.awake && young(replica)) || inherited || blind()
 }
 
 fn prefer(

@@ -24,6 +24,7 @@ fn replica(host: HostIndex, text: &str) -> ReplicaView {
         role,
         agreed: role == Role::Active && !flags.contains(&"disputed"),
         position,
+        heir: flags.contains(&"heir"),
         keeps_up: position.is_some_and(|position| position.current >= position.end) || flags.contains(&"moving"),
         reported: position.map(|_| if old { Moment::from_millis(1_000) } else { Moment::from_millis(599_500) }),
         settled: !flags.contains(&"young"),
@@ -185,6 +186,7 @@ fn absence_is_believed_of_a_replica_that_keeps_up() {
     assert_eq!(seen(&["active 100/100", "standby 89/89"], 5, None), [0], "more than that: it has stopped");
     assert_eq!(seen(&["active 98/100", "standby 90/100"], 5, None), [0], "nobody is ahead of the active");
     assert_eq!(seen(&["active 98/100 young", "standby 100/100"], 5, None), [1], "unless it may still restore");
+    assert_eq!(seen(&["active 98/100 young heir", "standby 80/100"], 5, None), [0], "or has what it had as a standby");
     assert_eq!(seen(&["standby 90/100", "standby 100/100"], 5, Some(10)), [0, 1], "the request allows for it");
     assert_eq!(seen(&["standby 100/100 old"], 5, None), [] as [HostIndex; 0]);
 }

@@ -166,6 +166,32 @@ fn a_promoted_standby_is_not_settled_but_an_active_only_found_out_about_is() {
 }
 
 #[test]
+fn a_standby_that_kept_up_and_takes_over_is_an_heir_until_it_has_settled_or_stood_still() {
+    let heir_of = |second: (i64, i64, i64), pause: bool| {
+        let mut fixture = Fixture::new();
+        let standby = |report| says("b", STANDBY, Some(report));
+        for (at, report) in [(1_000, (900, 50, 50)), (6_000, second)] {
+            fixture.hears("a", at, &[says("a", ACTIVE, Some((at as i64, report.2, report.2))), standby(report)]);
+        }
+        fixture.hears("b", 12_000, &[standby(second)]);
+        if pause {
+            fixture.probe("b", Probe::Refused, 12_100);
+            fixture.probe("b", Probe::Answered, 12_200);
+        }
+        fixture.hears("b", 12_500, &[Says { role: ACTIVE, ..standby(second) }]);
+        fixture
+    };
+    let mut kept_up = heir_of((5_900, 60, 62), false);
+    assert!(kept_up.replica(1, 12_500).unwrap().heir && !kept_up.is_settled(1, 12_500));
+    for (at, report) in [(13_000, (11_900, 62, 62)), (18_000, (16_900, 62, 62))] {
+        kept_up.hears("b", at, &[says("b", ACTIVE, Some(report))]);
+    }
+    assert!(!kept_up.replica(1, 18_000).unwrap().heir && kept_up.is_settled(1, 18_000), "its own reports tell now");
+    assert!(!heir_of((5_900, 49, 62), false).replica(1, 12_500).unwrap().heir, "it was behind");
+    assert!(!heir_of((5_900, 60, 62), true).replica(1, 12_500).unwrap().heir, "it stood still in between");
+}
+
+#[test]
 fn what_a_host_reported_before_it_died_still_says_how_far_the_log_reached() {
     let mut fixture = Fixture::new();
     fixture.hears("a", 1000, &[says("a", STANDBY, Some((900, 40, 50))), says("b", ACTIVE, Some((900, 70, 70)))]);
