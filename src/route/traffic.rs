@@ -44,7 +44,17 @@ impl HostTraffic {
     }
 }
 
+/// How long a server that came back is given only a growing share of what it could be asked: its code is cold.
+const WARM_UP: Duration = Duration::from_secs(20);
+
 impl Traffic {
+    /// Whether a server gets this request although others would do: one that has just come back gets a growing share.
+    pub(super) fn spares(&self, host: &HostView, now: Moment) -> bool {
+        let share = |at: Moment| now.since(at).as_secs_f64() / WARM_UP.as_secs_f64();
+        let chance = (self.dice >> 32) as f64 / f64::from(u32::MAX);
+        host.returned.is_some_and(|at| chance >= share(at))
+    }
+
     /// What is known of a host.
     pub fn host(&self, index: HostIndex) -> HostTraffic {
         self.hosts.get(usize::from(index)).copied().unwrap_or_default()

@@ -62,6 +62,8 @@ pub struct HostView {
     pub state: HostState,
     /// Since when it has been in this state.
     pub since: Moment,
+    /// When it last came back from the dead, or from starting.
+    pub returned: Option<Moment>,
     /// When the newest probe that succeeded was sent; what traffic learned before it is out of date.
     pub last_ok: Option<Moment>,
     /// Its version, once `GET /info` told it.

@@ -38,6 +38,7 @@ pub struct Liveness {
     last_ok: Option<Moment>,
     heard: Option<Moment>,
     suspected: Option<Moment>,
+    returned: Option<Moment>,
 }
 
 impl Liveness {
@@ -51,6 +52,7 @@ impl Liveness {
             last_ok: None,
             heard: None,
             suspected: None,
+            returned: None,
         }
     }
 
@@ -77,6 +79,11 @@ impl Liveness {
     /// Since when it seems to stand still; see [`suspect`](Self::suspect).
     pub fn suspected(&self) -> Option<Moment> {
         self.suspected
+    }
+
+    /// When it last came back from the dead, or from starting.
+    pub fn returned(&self) -> Option<Moment> {
+        self.returned
     }
 
     /// Takes in a sign that a live server stands still or has ended, which is no proof; returns whether that is news.
@@ -140,6 +147,9 @@ impl Liveness {
     fn enter(&mut self, state: HostState, now: Moment) -> Option<HostState> {
         if self.state == state {
             return None;
+        }
+        if state == HostState::Live && self.state != HostState::Unknown {
+            self.returned = Some(now);
         }
         self.since = now;
         self.suspected = None;

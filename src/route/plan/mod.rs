@@ -8,7 +8,7 @@ pub use types::{Candidate, Plan, Preference, Rejected, Rejection};
 
 use super::Traffic;
 use crate::config::Level;
-use crate::view::{ClusterView, HostState, HostView, Moment, ReplicaView, Role, SlotView};
+use crate::view::{ClusterView, HostIndex, HostState, HostView, Moment, ReplicaView, Role, SlotView};
 use std::cmp::Reverse;
 
 /// Plans one lookup on a slot of the view.
@@ -42,7 +42,7 @@ pub fn plan(slot: &SlotView, options: &Options, view: &ClusterView, traffic: &Tr
     }
     order(&mut plan.candidates, slot, view, traffic);
     if options.level == Level::Any {
-        spread(&mut plan.candidates, traffic);
+        spread(&mut plan.candidates, traffic, |index| view.host(index).is_some_and(|host| traffic.spares(host, now)));
     }
     if plan.candidates.is_empty() && !options.are_bounds() {
         plan.candidates.extend(plan.rejected.iter().filter_map(last_resort));
@@ -141,7 +141,7 @@ fn prefer(
     let believable = replica.has_young_report(now, view.max_report_age);
     match (replica.position, best) {
         (Some(position), Some(best)) if believable && host.state == HostState::Live => {
-            if replica.is_caught_up_active() {
+            if replica.is_caught_up_active() && !traffic.spares(host, now) {
                 Preference::CaughtUpActive
             } else if !replica.settled {
                 Preference::Unsettled
@@ -159,7 +159,7 @@ fn prefer(
 /// Puts a replica that chance picks first, or another one in its place that is much less busy, and the others after it by
 /// how busy they are. Those that requests met broken, that have just started or that are not known to hold the partition
 /// stay behind.
-fn spread(candidates: &mut [Candidate], traffic: &Traffic) {
+fn spread(candidates: &mut [Candidate], traffic: &Traffic, spared: impl Fn(HostIndex) -> bool) {
     let session = candidates.iter().take_while(|candidate| candidate.preference == Preference::Session).count();
     let (_, candidates) = candidates.split_at_mut(session);
     let fit = candidates.iter().take_while(|candidate| candidate.preference < Preference::Unsettled).count();
@@ -176,7 +176,8 @@ fn spread(candidates: &mut [Candidate], traffic: &Traffic) {
     let dice = traffic.dice as usize;
     let one = dice % fit.len();
     let other = (one + 1 + (dice / fit.len()) % others) % fit.len();
-    let chosen = if busy(&fit[other]) * MUCH < busy(&fit[one]) { other } else { one };
+    let better = busy(&fit[other]) * MUCH < busy(&fit[one]) || spared(fit[one].host);
+    let chosen = if better && !spared(fit[other].host) { other } else { one };
     fit.swap(0, chosen);
     fit[1..].sort_by_key(busy);
 }

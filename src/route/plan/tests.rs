@@ -46,6 +46,7 @@ fn view(states: &[HostState]) -> ClusterView {
         state: *state,
         since: Moment::EPOCH,
         last_ok: Some(Moment::from_millis(599_900)),
+        returned: None,
         suspected: None,
         peer: None,
         version: ServerVersion::parse("0.29.0"),
@@ -285,4 +286,28 @@ fn bounds_in_time_and_tokens_are_kept_by_what_a_replica_certainly_holds() {
     slot.replicas[0].agreed = false;
     let run = |options: Options| words(&plan(&slot, &options, &view(&[HostState::Live; 3]), &Traffic::default(), NOW));
     assert_eq!(run(active), " | h0 active_uncertain, h1 not_the_active, h2 not_the_active");
+}
+
+#[test]
+fn a_server_that_has_just_come_back_gets_a_growing_share() {
+    let tied = slot(&["active 100/100", "standby 100/100"], 3);
+    let states = [HostState::Live; 2];
+    let share = |back_for: Option<Duration>, level: Level| {
+        let mut view = view(&states);
+        view.hosts[0].returned = back_for.map(|span| NOW.back(span));
+        let options = Options { level, ..Options::default() };
+        let first = |percent: u64| {
+            let dice = ((u64::from(u32::MAX) / 100 * percent) << 32) | 2; // the low bits pick host 0
+            let traffic = Traffic { hosts: smallvec::smallvec![], last_served: Some(1), dice };
+            plan(&tied, &options, &view, &traffic, NOW).candidates[0].host
+        };
+        (0..100).filter(|percent| first(*percent) == 0).count()
+    };
+    for level in [Level::Latest, Level::Any] {
+        assert_eq!(share(None, level), 100, "one that never was away");
+        let early = share(Some(Duration::from_secs(2)), level);
+        let later = share(Some(Duration::from_secs(15)), level);
+        assert!((5..=15).contains(&early) && (70..=80).contains(&later), "{level:?}: {early} % and {later} %");
+        assert_eq!(share(Some(Duration::from_secs(21)), level), 100);
+    }
 }

@@ -78,6 +78,7 @@ impl Host {
             state,
             since,
             last_ok: self.liveness.last_ok(),
+            returned: self.liveness.returned(),
             suspected: self.liveness.suspected(),
             peer: self.peer,
             version: self.version,
