@@ -84,7 +84,7 @@ impl Proxy {
 
     /// Refuses bounds on a query whose body was not looked into.
     fn unread(&self, head: &Head) -> Result<(), ProxyError> {
-        const WHAT: &str = "a query whose body is not understood, or is larger than listen.max_inspected_body,";
+        const WHAT: &str = "a query whose body is not understood, or is larger than listen.max_inspected_body";
         match Endpoint::of(head.path()) {
             Some(_) => self.said(&head.headers, None)?.none_for(WHAT).map_err(refuse),
             None => Ok(()),

@@ -18,7 +18,6 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// First and longest pause between two rounds of attempts, while nothing changes that would change the plan. Stores are
 /// closed for 60 to 300 ms by a rebalance; the retry budget, not the pause, keeps many requests from a storm.
@@ -121,7 +120,8 @@ impl Proxy {
             trail.story.planned(&plan, &view);
             let decision = plan.candidates.first().map_or("native", |candidate| candidate.preference.as_str());
             self.metrics.routing_decisions.with([decision]).inc();
-            match self.race_lookup(&lookup, (&plan, &traffic), &view, deadline, trail).await {
+            let until = (deadline, self.clock.instant(give_up));
+            match self.race_lookup(&lookup, (&plan, &traffic), &view, until, trail).await {
                 Finish::Answered(answer, step) => {
                     self.note_served(&lookup, &step, &plan);
                     self.audit(&lookup, &step, (&plan, &view), &answer);
@@ -155,20 +155,6 @@ impl Proxy {
         self.give_up(&lookup, trail, self.clock.now().since(begun))
     }
 
-    /// Completes when a new snapshot orders the replicas otherwise than `before`.
-    async fn another_plan(&self, lookup: &Lookup<'_, '_>, before: &Plan, changes: &mut watch::Receiver<u64>) {
-        while changes.changed().await.is_ok() {
-            let Ok((plan, _)) = self.plan(lookup, &self.published.load()) else { return };
-            let order = |plan: &Plan| -> SmallVec<[_; 4]> {
-                plan.candidates.iter().map(|c| (c.host, c.preference, c.sees_absence)).collect()
-            };
-            if order(&plan) != order(before) {
-                return;
-            }
-        }
-        std::future::pending().await // no more snapshots: the process is ending
-    }
-
     pub(super) fn plan(&self, lookup: &Lookup<'_, '_>, view: &ClusterView) -> Result<(Plan, Traffic), ProxyError> {
         let last_served = lookup.store.last_served(lookup.located.partition);
         let traffic = self.hosts.traffic(view, last_served.as_ref());
@@ -182,7 +168,7 @@ impl Proxy {
         lookup: &Lookup<'_, '_>,
         (plan, traffic): (&Plan, &Traffic),
         view: &ClusterView,
-        deadline: tokio::time::Instant,
+        (deadline, patience): (tokio::time::Instant, tokio::time::Instant),
         trail: &mut Trail,
     ) -> Finish {
         let mut steps = self.pinned_steps(lookup, plan, view);
@@ -194,12 +180,23 @@ impl Proxy {
             now: &|| self.clock.now(),
             limit: lookup.store.limit(self.settings.attempt_floor, self.settings.attempt_ceiling),
             deadline,
+            patience,
             outlasts: false,
             budget: &self.budget,
             hedge: self.hedge(lookup),
             metrics: &self.metrics,
         };
-        race(steps, &rules, trail, |step| self.attempt_lookup(lookup, step, view, plan)).await
+        let racing = race(steps, &rules, trail, |step| self.attempt_lookup(lookup, step, view, plan));
+        tokio::pin!(racing);
+        // an attempt at a frozen server must not keep a request from those that can answer by then, or from its refusal
+        match tokio::time::timeout(rules.limit, racing.as_mut()).await {
+            Ok(finish) => finish,
+            Err(_) => tokio::select! {
+                biased;
+                finish = racing => finish,
+                () = self.other_hosts(lookup, plan) => Finish::Exhausted,
+            },
+        }
     }
 
     /// When a slow first attempt gets another one beside it: as soon as it takes longer than nineteen in twenty do.

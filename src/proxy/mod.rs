@@ -23,6 +23,7 @@ mod push;
 mod race;
 mod reclaim;
 mod record;
+mod replan;
 mod reply;
 mod request;
 mod request_id;

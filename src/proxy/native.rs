@@ -9,7 +9,7 @@ use super::trail::Trail;
 use super::versions;
 use crate::error::ProxyError;
 use crate::route::native_order;
-use crate::view::ClusterView;
+use crate::view::{ClusterView, HostState};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -39,6 +39,7 @@ impl Proxy {
             now: &|| self.clock.now(),
             limit: latency.limit(self.settings.attempt_floor * SCAN_FACTOR, ceiling),
             deadline: Instant::now() + deadline.unwrap_or(Duration::MAX).min(self.settings.deadline),
+            patience: Instant::now() + self.settings.patience,
             outlasts: deadline.is_none(),
             budget: &self.budget,
             hedge: None,
@@ -71,7 +72,8 @@ impl Proxy {
 
     /// The attempt to make at a host of the view.
     pub(super) fn step(&self, view: &ClusterView, index: u16) -> Option<Step> {
-        let host = self.hosts.get(view.host(index)?, view)?;
-        Some(Step { host: Arc::clone(&host), index, pin: None, candidate: None, ties: false, hedge: false })
+        let server = view.host(index)?;
+        let (host, dead) = (self.hosts.get(server, view)?, server.state == HostState::Dead);
+        Some(Step { host: Arc::clone(&host), index, pin: None, candidate: None, ties: false, hedge: false, dead })
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Step {
     pub ties: bool,
     /// Whether it was asked so.
     pub hedge: bool,
+    /// Whether probes find it dead: to ask it all the same costs the budget, so that a cluster that is down is left alone.
+    pub dead: bool,
 }
 
 impl Step {
@@ -118,6 +120,8 @@ pub(super) struct Rules<'a> {
     pub limit: Duration,
     /// When to stop.
     pub deadline: Instant,
+    /// When to stop waiting for the budget, if nothing is under way.
+    pub patience: Instant,
     /// Whether attempts under way are waited for past the deadline.
     pub outlasts: bool,
     /// What extra attempts cost.
@@ -172,8 +176,8 @@ where
         let room = running.len() < SIDE_BY_SIDE && !steps.is_empty();
         let allowed = room
             && match begin {
-                Begin::Free => true,
-                Begin::Paid => withdraw(rules.budget, rules),
+                Begin::Free if steps.front().is_none_or(|next| !next.dead) => true,
+                Begin::Free | Begin::Paid => withdraw(rules.budget, rules),
                 Begin::Not => false,
             };
         let next_at = if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
@@ -185,7 +189,7 @@ where
             running.push(Running { host: Arc::clone(&step.host), begun, attempt: Box::pin(attempt(step)) });
             due = begun + rules.limit;
             due
-        } else if room && begin == Begin::Paid {
+        } else if room && begin != Begin::Not && (!running.is_empty() || Instant::now() < rules.patience) {
             Instant::now() + BUDGET_PAUSE
         } else if running.is_empty() {
             return Finish::Exhausted;

@@ -149,3 +149,34 @@ async fn a_server_that_asks_to_be_left_alone_is_asked_last_meanwhile() {
         assert_eq!(response.headers()["x-ksqldb-sidecar-attempts"], attempts, "read {reads}");
     }
 }
+
+#[tokio::test]
+async fn a_request_whose_only_eligible_replica_dies_is_refused_then_and_not_at_its_deadline() {
+    let (frozen, behind) = (Fake::start(|_| Reply::never()), good());
+    let long = Settings { deadline: Duration::from_secs(600), patience: Duration::from_secs(60), ..settings() };
+    let stage = Stage::with(&[&frozen, &behind], Some("0.29.0"), "K STRING", long);
+    let body = serde_json::json!({"ksql": LOOKUP, "acceptable.offset.lag": 0}).to_string();
+    let (response, ()) = tokio::join!(stage.request("/query", body).send(), async {
+        super::harness::until("the first is under way", || frozen.asked().len() == 1).await;
+        tokio::time::sleep(Duration::from_millis(300)).await; // longer than its limit
+        stage.see_only(&[&behind]);
+    });
+    let response = response.unwrap();
+    assert_eq!(response.status(), 503);
+    let text = response.text().await.unwrap();
+    assert!(text.contains("over_bound") && text.contains("dead"), "{text}");
+    assert_eq!(behind.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_down_is_asked_less_often_than_the_clients_ask() {
+    let down = [Fake::refusing(), Fake::refusing(), Fake::refusing()];
+    let down: Vec<&Fake> = down.iter().collect();
+    let few = Settings { retry_budget_ratio: 0.2, retry_budget_per_second: 1.0, ..settings() };
+    let stage = Stage::with(&down, Some("0.29.0"), "K STRING", few);
+    stage.see_only(&[]);
+    let answers = futures_util::future::join_all((0..40).map(|_| stage.query(LOOKUP))).await;
+    assert!(answers.iter().all(|(status, _)| *status == 503), "{answers:?}");
+    let attempts = stage.counted("attempts_total{reason=\"connect\",result=\"failed\"}");
+    assert!((1..=48).contains(&attempts), "{attempts} attempts for 40 requests");
+}

@@ -57,6 +57,6 @@ mutate written-is-logged-at-once src/proxy/session.rs \
 mutate epochs-are-forgotten src/proxy/session.rs \
   'if epoch.is_some_and(|epoch| read.at.to < epoch) {' 'if epoch.is_some_and(|_| false) {'
 mutate absence-from-whoever-is-asked src/route/plan/mod.rs \
-  '!view.lag_reporting || (sound && replica.awake && young(replica)) || blind()' 'true'
+  '!view.lag_reporting || (sound && replica.awake && young(replica)) || inherited || blind()' 'true'
 echo "mutations: $caught caught of $all"
 [ "$caught" = "$all" ]
