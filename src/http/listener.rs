@@ -21,6 +21,9 @@ const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration
 const QUIET: Duration = Duration::from_millis(10);
 const LAST_ACCEPTED: Duration = Duration::from_millis(200);
 
+/// Longer than the kernel takes to establish what it has begun to.
+const ESTABLISHED: Duration = Duration::from_millis(5);
+
 /// A bound port that speaks HTTP/1.1, `Upgrade: h2c` and HTTP/2 by prior knowledge.
 #[derive(Debug)]
 pub struct Server {
@@ -64,6 +67,13 @@ impl Server {
         // clients whose connections the kernel has established already may have sent their requests
         let end = Instant::now() + LAST_ACCEPTED;
         while Instant::now() < end && tokio::time::timeout(QUIET, accept_one()).await.is_ok() {}
+        if self.settings.reuse_port {
+            // What the kernel has begun to establish when the port closes is reset, although another process listens. With
+            // an empty queue it begins nothing more: such clients try again by themselves, and reach the other process.
+            let _ = SockRef::from(&self.listener).listen(0); // fails on no socket that listens
+            tokio::time::sleep(ESTABLISHED).await;
+            while tokio::time::timeout(Duration::ZERO, accept_one()).await.is_ok() {}
+        }
     }
 
     /// Waits until one more connection is allowed; `None` cannot come, as the semaphore is never closed.
