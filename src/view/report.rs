@@ -152,6 +152,17 @@ impl Reports {
         self.is_awake() && !demoted && young.is_none_or(|(_, reports)| *reports >= 1)
     }
 
+    /// Notes what somebody knows better of when a known report was made. Others may have told of later ones by then, whose
+    /// sampling began after it.
+    fn date(&mut self, place: usize, made_after: Option<Moment>, seen: Moment) {
+        let mut from = self.kept.iter_mut().skip(place);
+        let Some(known) = from.next() else { return };
+        known.made_after = known.made_after.max(made_after);
+        known.seen = known.seen.min(seen);
+        let made_after = known.made_after;
+        from.for_each(|later| later.begun = later.begun.max(made_after));
+    }
+
     /// Takes in a report and tells whether it is a new one: made at `seen` at the latest and at `made_after` at the earliest, as far as that is known.
     ///
     /// One that is known already may come again from somebody who knows better when it was made. A report is newer if the
@@ -166,13 +177,12 @@ impl Reports {
         seen: Moment,
         told_by_itself: Option<Moment>,
     ) -> bool {
-        match self.kept.back_mut() {
+        if let Some(place) = self.kept.iter().position(|known| known.update_time_ms == lags.update_time_ms) {
+            self.date(place, made_after, seen);
+            return false;
+        }
+        match self.kept.back() {
             _ if lags.update_time_ms <= 0 => return false,
-            Some(newest) if newest.update_time_ms == lags.update_time_ms => {
-                newest.made_after = newest.made_after.max(made_after);
-                newest.seen = newest.seen.min(seen);
-                return false;
-            }
             Some(newest) => {
                 let later =
                     lags.update_time_ms.checked_sub(newest.update_time_ms).and_then(|ms| u64::try_from(ms).ok());

@@ -113,14 +113,14 @@ fn out_of_bounds(
 /// largest end than two report intervals of writes, as other hosts may have reported later. An active that everybody
 /// takes for it is ahead of all; what has just started, moved, paused or changed its role tells nothing yet, but for a standby
 /// that took over: what it certainly had before, it has; a bound that the request sets allows for what it lacks. Where servers report no lags,
-/// nothing can be said against any replica, and where the reports of a slot have stopped, nothing against its active.
+/// nothing can be said against any replica, and where the reports of a slot have stopped, nothing against an active that had settled.
 fn absence_counts(replica: &ReplicaView, slot: &SlotView, options: &Options, view: &ClusterView, now: Moment) -> bool {
     let tie = u64::try_from(slot.interval_writes).unwrap_or(0).saturating_mul(2);
     let lacks_at_most = |most: u64| replica.lag(slot.end).is_some_and(|lag| lag <= most);
     let keeps_up = (replica.keeps_up || replica.agreed) && lacks_at_most(tie);
     let sound = replica.settled && replica.reliable && (keeps_up || lacks_at_most(options.max_offset_lag.unwrap_or(0)));
     let young = |replica: &ReplicaView| replica.has_young_report(now, view.max_report_age);
-    let blind = || replica.agreed && !slot.replicas.iter().any(young);
+    let blind = || replica.agreed && replica.settled && !slot.replicas.iter().any(young);
     let inherited = replica.heir && replica.agreed && replica.awake;
     !view.lag_reporting || (sound && replica.awake && young(replica)) || inherited || blind()
 }

@@ -192,6 +192,25 @@ fn a_standby_that_kept_up_and_takes_over_is_an_heir_until_it_has_settled_or_stoo
 }
 
 #[test]
+fn a_report_that_is_dated_only_when_a_later_one_is_known_dates_that_ones_sampling() {
+    let mut fixture = Fixture::new();
+    for (at, position) in [(1_000, 50), (2_000, 60), (3_000, 70)] {
+        let report = Some((at as i64 - 100, position, position));
+        fixture.hears("a", at, &[says("a", ACTIVE, report), says("b", STANDBY, report)]);
+    }
+    let complete_until = |fixture: &Fixture| {
+        let view = fixture.0.view(Moment::from_millis(3_200));
+        view.slot_with_history(&view.tables["T"], 0).replicas.iter().find(|replica| replica.host == 1)?.complete_until
+    };
+    assert_eq!(complete_until(&fixture), None, "nobody told how old a report is");
+    let body = body(&[says("a", ACTIVE, None), says("b", STANDBY, Some((1_900, 60, 60)))]);
+    let (status, at) = (ClusterStatus::parse(body.as_bytes()).unwrap(), Moment::from_millis(3_100));
+    let (made, own_report_age) = (Interval { from: at, to: at }, Some(Duration::from_millis(1_150)));
+    fixture.0.observe(&Observation { asked: "b", status: &status, made, own_report_age });
+    assert_eq!(complete_until(&fixture), Some(Moment::from_millis(1_950)));
+}
+
+#[test]
 fn what_a_host_reported_before_it_died_still_says_how_far_the_log_reached() {
     let mut fixture = Fixture::new();
     fixture.hears("a", 1000, &[says("a", STANDBY, Some((900, 40, 50))), says("b", ACTIVE, Some((900, 70, 70)))]);
