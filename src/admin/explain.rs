@@ -73,14 +73,8 @@ impl Question {
                         let bounds = self.bounds(&wanted.table, config);
                         return explain_parts(class, &wanted, bounds, view, now);
                     }
-                    Ok(_) => reason,
-                    Err(why) => {
-                        if scatters {
-                            why
-                        } else {
-                            reason
-                        }
-                    }
+                    Err(why) if scatters => why,
+                    Ok(_) | Err(_) => reason,
                 };
                 let order = native_order(view, &Traffic::default(), now);
                 let hosts: Vec<&str> = order.iter().filter_map(|index| Some(&*view.host(*index)?.name)).collect();

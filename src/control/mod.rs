@@ -171,7 +171,7 @@ impl<F: Fetch> Control<F> {
             if servers.contains_key(&member.spec.name) {
                 continue;
             }
-            let (probe_now, watched_events) = (Arc::new(Notify::new()), events.clone());
+            let probe_now = Arc::new(Notify::new());
             let mut loops = JoinSet::new();
             let prober = Prober::new(
                 &self.config,
@@ -182,6 +182,10 @@ impl<F: Fetch> Control<F> {
                 Arc::clone(&probe_now),
             );
             loops.spawn(prober.run());
+            if let Some(find) = member.spec.local.then(|| self.process()).flatten() {
+                let (clock, host, probe_now) = (self.clock, Arc::clone(&member.spec.name), Arc::clone(&probe_now));
+                loops.spawn(ProcessWatch { clock, events: events.clone(), host, probe_now, find }.run());
+            }
             let name = if member.spec.local { "cluster_status" } else { "peer_reports" };
             let health = LoopHealth::new(&self.metrics, name).of(&member.spec.name);
             let (clocks, published) = (events.clone(), Arc::clone(&self.published));
@@ -203,10 +207,6 @@ impl<F: Fetch> Control<F> {
                     missed_threshold: self.config.health.missed_threshold,
                 };
                 loops.spawn(beat.run());
-            }
-            if let Some(find) = member.spec.local.then(|| self.process()).flatten() {
-                let (clock, host, probe_now) = (self.clock, Arc::clone(&member.spec.name), Arc::clone(&probe_now));
-                loops.spawn(ProcessWatch { clock, events: watched_events, host, probe_now, find }.run());
             }
             let watched = Watched { member: member.clone(), probe_now, _loops: loops };
             servers.insert(Arc::clone(&member.spec.name), watched);

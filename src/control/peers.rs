@@ -82,7 +82,8 @@ fn own_state(view: &ClusterView) -> Option<(HostState, bool)> {
 /// What of a heartbeat is evidence.
 pub(super) fn word(heard: &Heartbeat, now: Moment) -> PeerWord {
     let of_ours = heard.of_yours.as_ref();
-    let shuns = |belief: &Belief| ["closing", "dead"].contains(&belief.state.as_str());
+    let shuns =
+        |belief: &Belief| [HostState::Closing, HostState::Dead].iter().any(|state| state.as_str() == belief.state);
     PeerWord {
         at: now,
         closing: heard.state == HostState::Closing.as_str(),

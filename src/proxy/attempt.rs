@@ -131,16 +131,17 @@ pub(super) async fn exchange(
 
 impl Proxy {
     /// One exchange for a client, and notes what it says of the server; repeated on a new connection where a kept one
-    /// turned out to be dead.
+    /// turned out to be dead. Up to `hold` bytes of the answer are held.
     pub(super) async fn exchange(
         &self,
         host: &Arc<Host>,
         version: HttpVersion,
         request: &QueryRequest,
         body: &Bytes,
+        hold: usize,
         took: impl Fn(Duration),
     ) -> Exchange {
-        let (sql, hold) = (request.envelope.sql(), self.settings.held_answer);
+        let sql = request.envelope.sql();
         let mut reuse = Reuse::Allowed;
         let exchanged = loop {
             let outgoing = request.head.with_bytes(body.clone());

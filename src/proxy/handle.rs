@@ -129,16 +129,16 @@ impl Proxy {
             record.story.passed(PassReason::ClientPinned);
             return self.untouched(&request, Pool::Pull).await;
         }
-        let view = self.published.load();
+        let (view, now) = (self.published.load(), self.clock.now());
         for budget in [&self.budget, &self.hedges] {
-            budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(self.clock.now());
+            budget.lock().unwrap_or_else(PoisonError::into_inner).deposit(now);
         }
         let story = Story::new(record.story.is_kept());
         let mut trail = Trail::new(view.hosts.len(), story, Arc::clone(&self.metrics));
         let answered = match locate(&statement, &view) {
             Ok(located) => {
                 record.locate(&located.table, located.partition);
-                let _entered = self.enter(&view, self.clock.now())?;
+                let _entered = self.enter(&view, now)?;
                 let lookup = Lookup::new(self, &request, &statement, located, said, &view)?;
                 let answered = Box::pin(self.lookup(lookup, &mut trail)).await;
                 answered.map(|(answer, served)| (answer.into_response(), served))

@@ -13,7 +13,7 @@ use super::{Proxy, versions};
 use crate::error::ProxyError;
 use crate::route::{Candidate, Key, Located, Plan, Preference, Rejected, Traffic, key_literals, native_order, plan};
 use crate::sql::{Literal, Statement, WindowBound};
-use crate::view::{Ask, ClusterView, HostView, Role};
+use crate::view::{Ask, ClusterView, HostView, Latency, Role};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -176,14 +176,15 @@ impl Proxy {
             let native = native_order(view, traffic, self.clock.now());
             steps.extend(native.iter().take(NATIVE_STEPS).filter_map(|host| self.step(view, *host)));
         }
+        let latency = lookup.store.latency();
         let rules = Rules {
             now: &|| self.clock.now(),
-            limit: lookup.store.limit(self.settings.attempt_floor, self.settings.attempt_ceiling),
+            limit: latency.limit(self.settings.attempt_floor, self.settings.attempt_ceiling),
             deadline,
             patience,
             outlasts: false,
             budget: &self.budget,
-            hedge: self.hedge(lookup),
+            hedge: self.hedge(&latency),
             metrics: &self.metrics,
         };
         let racing = race(steps, &rules, trail, |step| self.attempt_lookup(lookup, step, view, plan));
@@ -200,8 +201,8 @@ impl Proxy {
     }
 
     /// When a slow first attempt gets another one beside it: as soon as it takes longer than nineteen in twenty do.
-    fn hedge(&self, lookup: &Lookup<'_, '_>) -> Option<Hedge<'_>> {
-        let p95 = lookup.store.p95().filter(|_| self.settings.hedge_ratio > 0.0)?;
+    fn hedge(&self, latency: &Latency) -> Option<Hedge<'_>> {
+        let p95 = latency.p95().filter(|_| self.settings.hedge_ratio > 0.0)?;
         let after = p95.clamp(self.settings.hedge_floor, self.settings.attempt_floor.max(self.settings.hedge_floor));
         Some(Hedge { after, budget: &self.hedges })
     }
@@ -235,7 +236,7 @@ impl Proxy {
         let body = if step.pin.is_some() { &lookup.pinned } else { request.envelope.body() };
         for _ in 0..=ASKED_AGAIN {
             let took = |took| lookup.store.took(took);
-            let empty = match self.exchange(&step.host, version, request, body, took).await {
+            let empty = match self.exchange(&step.host, version, request, body, self.settings.held_answer, took).await {
                 Exchange::Empty(answer) => answer,
                 Exchange::Rows(answer) => {
                     lookup.learn();

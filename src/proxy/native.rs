@@ -66,7 +66,7 @@ impl Proxy {
         let version = versions::upstream(request, view.host(step.index).and_then(|host| host.version));
         let body = request.envelope.body();
         let took = |took| self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
-        let exchanged = self.exchange(&step.host, version, request, body, took).await;
+        let exchanged = self.exchange(&step.host, version, request, body, self.settings.held_answer, took).await;
         (step, Settled::from(exchanged))
     }
 

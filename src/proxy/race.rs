@@ -177,7 +177,7 @@ where
         let allowed = room
             && match begin {
                 Begin::Free if steps.front().is_none_or(|next| !next.dead) => true,
-                Begin::Free | Begin::Paid => withdraw(rules.budget, rules),
+                Begin::Free | Begin::Paid => may_retry(rules.budget, rules.metrics, (rules.now)()),
                 Begin::Not => false,
             };
         let next_at = if let Some(step) = allowed.then(|| steps.pop_front()).flatten() {
@@ -226,7 +226,7 @@ where
                     return Finish::Deadline;
                 }
                 if hedge_at.take_if(|at| now >= *at).is_some() {
-                    let granted = rules.hedge.as_ref().is_some_and(|hedge| withdraw(hedge.budget, rules));
+                    let granted = rules.hedge.as_ref().is_some_and(|hedge| withdraw(hedge.budget, (rules.now)()));
                     if let Some(next) = steps.front_mut().filter(|_| granted) {
                         (next.hedge, begin) = (true, Begin::Free);
                     }
@@ -259,10 +259,16 @@ async fn first<F: Future>(running: &mut SmallVec<[Running<F>; SIDE_BY_SIDE]>) ->
     .await
 }
 
-fn withdraw(budget: &Mutex<Budget>, rules: &Rules<'_>) -> bool {
-    let granted = budget.lock().unwrap_or_else(PoisonError::into_inner).withdraw((rules.now)());
-    if !granted && std::ptr::eq(budget, rules.budget) {
-        rules.metrics.retries_refused.inc();
+/// Takes a token of a budget, if it has one.
+fn withdraw(budget: &Mutex<Budget>, now: Moment) -> bool {
+    budget.lock().unwrap_or_else(PoisonError::into_inner).withdraw(now)
+}
+
+/// Takes a token of the retry budget, and counts a refusal.
+pub(super) fn may_retry(budget: &Mutex<Budget>, metrics: &Metrics, now: Moment) -> bool {
+    let granted = withdraw(budget, now);
+    if !granted {
+        metrics.retries_refused.inc();
     }
     granted
 }

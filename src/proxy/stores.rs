@@ -43,19 +43,14 @@ impl Stores {
 }
 
 impl Store {
-    /// How long an attempt may take before the next joins it.
-    pub fn limit(&self, floor: Duration, ceiling: Duration) -> Duration {
-        self.latency().limit(floor, ceiling)
-    }
-
-    /// The time that one attempt in twenty exceeds, once it is known.
-    pub fn p95(&self) -> Option<Duration> {
-        self.latency().p95()
+    /// How long attempts take.
+    pub fn latency(&self) -> Latency {
+        *self.locked_latency()
     }
 
     /// Takes in an attempt's time to its first body byte.
     pub fn took(&self, took: Duration) {
-        self.latency().record(took);
+        self.locked_latency().record(took);
     }
 
     /// Who answered for the partition last.
@@ -102,7 +97,7 @@ impl Store {
         self.slots.get(partition as usize).map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn latency(&self) -> MutexGuard<'_, Latency> {
+    fn locked_latency(&self) -> MutexGuard<'_, Latency> {
         self.latency.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

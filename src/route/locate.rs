@@ -94,6 +94,21 @@ impl PassReason {
     }
 }
 
+/// The table that a statement reads.
+///
+/// # Errors
+/// When it is none that can be routed, as far as is known.
+pub(super) fn table_of<'v>(statement: &Statement<'_>, view: &'v ClusterView) -> Result<&'v Arc<TableInfo>, PassReason> {
+    let source = statement.source.ok_or(PassReason::NotALookup)?.metastore();
+    view.tables.get(source.as_ref()).ok_or_else(|| {
+        match (view.catalogue_known, view.passed_through.contains_key(source.as_ref())) {
+            (false, _) => PassReason::CatalogueUnknown,
+            (true, true) => PassReason::NotRoutable,
+            (true, false) => PassReason::UnknownTable,
+        }
+    })
+}
+
 /// Finds the table and partition of a single-key lookup.
 ///
 /// # Errors
@@ -102,14 +117,7 @@ pub fn locate(statement: &Statement<'_>, view: &ClusterView) -> Result<Located, 
     if !matches!(statement.class, Class::Lookup | Class::LookupMultiColumn) {
         return Err(PassReason::NotALookup);
     }
-    let source = statement.source.ok_or(PassReason::NotALookup)?.metastore();
-    let Some(table) = view.tables.get(source.as_ref()) else {
-        return Err(match (view.catalogue_known, view.passed_through.contains_key(source.as_ref())) {
-            (false, _) => PassReason::CatalogueUnknown,
-            (true, true) => PassReason::NotRoutable,
-            (true, false) => PassReason::UnknownTable,
-        });
-    };
+    let table = table_of(statement, view)?;
     let literals = key_literals(statement, table)?;
     let partition = table.key.partition(&literals, table.partitions).map_err(|_| PassReason::KeyNotComputable)?;
     Ok(Located { table: Arc::clone(table), partition })

@@ -5,7 +5,7 @@
 //! are asked for in one pinned request. A server narrows a query by one key to that key's partition and refuses a pin that
 //! excludes it, so that whatever may amount to one key is left to it.
 
-use super::locate::{Located, PassReason, locate};
+use super::locate::{Located, PassReason, locate, table_of};
 use super::plan::{Candidate, Plan};
 use crate::partition::Partition;
 use crate::sql::{Class, Literal, Statement};
@@ -42,14 +42,7 @@ pub fn scattered(statement: &Statement<'_>, view: &ClusterView) -> Result<Scatte
     if !matches!(statement.class, Class::Lookup | Class::LookupMany | Class::LookupMultiColumn | Class::Pull) {
         return Err(PassReason::NotALookup);
     }
-    let source = statement.source.ok_or(PassReason::NotALookup)?.metastore();
-    let Some(table) = view.tables.get(source.as_ref()) else {
-        return Err(match (view.catalogue_known, view.passed_through.contains_key(source.as_ref())) {
-            (false, _) => PassReason::CatalogueUnknown,
-            (true, true) => PassReason::NotRoutable,
-            (true, false) => PassReason::UnknownTable,
-        });
-    };
+    let table = table_of(statement, view)?;
     if statement.limit == Some(0) {
         return Err(PassReason::LimitZero);
     }

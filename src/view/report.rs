@@ -66,6 +66,10 @@ pub(super) struct Reports {
 /// Query id and partition.
 type Slot = (Arc<str>, u32);
 
+fn is((query, p): &Slot, query_id: &str, partition: u32) -> bool {
+    *p == partition && **query == *query_id
+}
+
 impl Reports {
     /// The history of a host that this sidecar sees for the first time: nothing is held against it.
     pub fn settled() -> Self {
@@ -107,17 +111,17 @@ impl Reports {
 
     /// Since when the host's store of a slot is certainly the same one; `None` if no other is known.
     pub fn same_since(&self, query_id: &str, partition: u32) -> Option<Moment> {
-        let mut began = self.began.iter().filter(|((query, p), _)| *p == partition && **query == *query_id);
+        let mut began = self.began.iter().filter(|(slot, _)| is(slot, query_id, partition));
         began.next().map(|(_, at)| *at).max(self.revived)
     }
 
     pub fn is_settled(&self, query_id: &str, partition: u32) -> bool {
-        self.since_revival >= SETTLED && !self.young.keys().any(|(query, p)| *p == partition && **query == *query_id)
+        self.since_revival >= SETTLED && !self.young.keys().any(|slot| is(slot, query_id, partition))
     }
 
     /// Whether the host took the slot over while it kept up with it, and has not stood still since.
     pub fn is_heir(&self, query_id: &str, partition: u32) -> bool {
-        self.heirs.iter().any(|(query, p)| *p == partition && **query == *query_id)
+        self.heirs.iter().any(|slot| is(slot, query_id, partition))
     }
 
     /// The newest report that was certainly made by a moment, and the one before it.
@@ -147,8 +151,8 @@ impl Reports {
 
     /// Whether the numbers of a slot are those of the process, store and role of now.
     pub fn is_renewed(&self, query_id: &str, partition: u32) -> bool {
-        let young = self.young.iter().find(|((query, p), _)| *p == partition && **query == *query_id);
-        let demoted = self.demoted.iter().any(|(query, p)| *p == partition && **query == *query_id);
+        let young = self.young.iter().find(|(slot, _)| is(slot, query_id, partition));
+        let demoted = self.demoted.iter().any(|slot| is(slot, query_id, partition));
         self.is_awake() && !demoted && young.is_none_or(|(_, reports)| *reports >= 1)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! `E2E_READS` (3,000) answered reads; faults follow `E2E_SEED` (a random one), the times at which they meet the reads do not.
 
-use super::support::{KEYS, Rig, Wrong, client};
+use super::support::{KEYS, Rig, Wrong, client, setting, settle};
 use ksqldb_sidecar::emulator::{ClusterConfig, Fault, Phases, State};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -16,10 +16,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 const SERVERS: usize = 3;
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 #[derive(Default)]
 struct Tally {
@@ -89,15 +85,6 @@ async fn fail_and_heal(rig: &Rig, rng: &mut StdRng) {
     rig.cluster.inject(end);
     settle("it is back", || rig.cluster.state(server) == Some(State::Ready)).await;
     tokio::time::sleep(Duration::from_millis(rng.random_range(500..2_500))).await;
-}
-
-async fn settle(what: &str, is: impl Fn() -> bool) {
-    let settled = async {
-        while !is() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 struct Reader {

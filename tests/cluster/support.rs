@@ -210,6 +210,21 @@ impl Rig {
     }
 }
 
+/// The number in an environment variable that sizes or seeds a suite.
+pub fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// Waits until the emulated cluster is as it should be.
+pub async fn settle(what: &str, is: impl Fn() -> bool) {
+    let settled = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
 /// Waits until a sidecar believes something.
 pub async fn until(sidecar: &Sidecar, what: &str, believed: impl Fn(&ClusterView) -> bool) {
     let mut changes = sidecar.published().changes();

@@ -7,7 +7,7 @@ mod asking;
 mod parts;
 
 use self::asking::{Clients, NAMES, Question, Way};
-use crate::cluster::support::Rig;
+use crate::cluster::support::{Rig, setting};
 use ksqldb_sidecar::emulator::{ClusterConfig, Fault, Phases, State, Version};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -20,10 +20,6 @@ use tokio::task::JoinSet;
 /// Queries of one seed.
 const EACH: u64 = 150;
 const READERS: u64 = 4;
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 #[derive(Default)]
 struct Tally {

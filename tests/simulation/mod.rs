@@ -10,6 +10,7 @@ mod world;
 
 use self::checker::Tally;
 use self::world::World;
+use crate::cluster::support::setting;
 use rand::Rng;
 
 /// Reads without `SIM_READS`; fewer may leave a promise unchecked.
@@ -17,10 +18,6 @@ const DEFAULT: u64 = 20_000;
 
 /// Virtual seconds of one seed.
 const SECONDS: u64 = 60;
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 #[test]
 fn simulation() {

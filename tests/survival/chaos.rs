@@ -4,7 +4,7 @@
 //! them a second one that leaves a current replica. The faults and their times follow the seed; how they meet the reads does
 //! not. Times of detection, failures and the slowest read are reported for each fault, beside the servers' own.
 
-use crate::cluster::support::{KEYS, Rig, Wrong, client};
+use crate::cluster::support::{KEYS, Rig, Wrong, client, setting, settle};
 use ksqldb_sidecar::app::Sidecar;
 use ksqldb_sidecar::emulator::{ClusterConfig, Fault, Phases, State};
 use ksqldb_sidecar::view::{ClusterView, HostState};
@@ -25,10 +25,6 @@ const SCALE: f64 = 0.15;
 
 /// A read fails here if it is not answered within this; the sidecars' own deadline is 10 s.
 const HUNG: Duration = Duration::from_secs(12);
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 /// What reads of one kind met.
 #[derive(Debug, Default)]
@@ -210,15 +206,6 @@ fn attempts(rig: &Rig) -> u64 {
 
 async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
-}
-
-async fn settle(what: &str, is: impl Fn() -> bool) {
-    let settled = async {
-        while !is() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), settled).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 /// Reads keys that exist, about 170 a second.

@@ -4,6 +4,7 @@ use super::part::{Ended, Part};
 use super::{Scatter, Stop};
 use crate::partition::Partition;
 use crate::proxy::Proxy;
+use crate::proxy::race::may_retry;
 use crate::route::{Candidate, Group, assign};
 use crate::view::{ClusterView, HostName, Role};
 use futures_util::StreamExt;
@@ -149,10 +150,6 @@ impl Proxy {
 
     /// Takes one attempt more from the retry budget.
     fn may_repeat(&self) -> bool {
-        let granted = self.budget.lock().unwrap_or_else(PoisonError::into_inner).withdraw(self.clock.now());
-        if !granted {
-            self.metrics.retries_refused.inc();
-        }
-        granted
+        may_retry(&self.budget, &self.metrics, self.clock.now())
     }
 }

@@ -2,9 +2,8 @@
 
 use super::rows::Rows;
 use super::{Scatter, Stop};
-use crate::http::Reuse;
 use crate::partition::Partition;
-use crate::proxy::attempt::{Exchange, Failure, exchange};
+use crate::proxy::attempt::{Exchange, Failure};
 use crate::proxy::prover::Proof;
 use crate::proxy::race::{Doubt, Settled, Step};
 use crate::proxy::{Proxy, versions};
@@ -139,7 +138,7 @@ impl Proxy {
         Err(self.lose(scatter, step, Settled::Unproven(Doubt::Unproven)))
     }
 
-    /// One exchange for some partitions; repeated on a new connection where a kept one turned out to be dead.
+    /// One exchange for some partitions.
     pub(super) async fn exchange_part(
         &self,
         scatter: &Scatter<'_>,
@@ -151,23 +150,7 @@ impl Proxy {
         let version = versions::upstream(request, view.host(step.index).and_then(|host| host.version));
         let body = request.envelope.pinned_to(partitions);
         let took = |took: Duration| self.pull_latency.lock().unwrap_or_else(PoisonError::into_inner).record(took);
-        let mut reuse = Reuse::Allowed;
-        let exchanged = loop {
-            let outgoing = request.head.with_bytes(body.clone());
-            let (sql, hold) = (request.envelope.sql(), self.settings.scatter_part);
-            match exchange(&step.host, version, reuse, outgoing, sql, hold, took).await {
-                Exchange::Failed(failure) if failure.stale_connection && reuse == Reuse::Allowed => {
-                    reuse = Reuse::Never;
-                }
-                other => break other,
-            }
-        };
-        match &exchanged {
-            Exchange::Failed(failure) => self.note_failure(&step.host, *failure),
-            Exchange::Retry(retry, _) => self.note_retry(&step.host, *retry),
-            Exchange::Rows(_) | Exchange::Empty(_) | Exchange::Final(_) => {}
-        }
-        exchanged
+        self.exchange(&step.host, version, request, &body, self.settings.scatter_part, took).await
     }
 
     /// Notes an attempt that gave no part.
